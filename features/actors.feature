@@ -1,6 +1,6 @@
 Feature: Actors
-  An actor is a model with instructions and tools, a tool, or a graph of them, written in a file. It
-  is read once, checked whole, and known to every program from then on.
+  An actor is a model with instructions and tools, a tool, or a graph of them, defined in a file. It is
+  checked as a whole when it is registered, and then available to every program.
 
   Background:
     Given a new home
@@ -35,7 +35,7 @@ Feature: Actors
     And I run "actor show local/helper"
     Then the command fails with exit code 3 and error CA-1001
 
-  Scenario: A mistake is told with its place and what to do, and nothing is registered
+  Scenario: An invalid file is refused with its position and a hint, and nothing is registered
     Given the file "helper.yaml"
       """
       name: local/helper
@@ -50,12 +50,12 @@ Feature: Actors
     Then the report does not mention "local/helper"
 
   @defect_7095
-  Scenario: The actors of models are there from the first moment, for programs that start together
+  Scenario: Concurrent programs all see the actors of models from the start
     When 4 programs list the actors at the same time
     Then all of them saw the same actors, each once
 
   @defect_2503
-  Scenario: Actors cannot come to contain each other
+  Scenario: Actors cannot contain each other
     Given the file "inner.yaml"
       """
       name: local/inner
@@ -89,7 +89,7 @@ Feature: Actors
     When I run "actor run local/outer go"
     Then the actor answers "x"
 
-  Scenario: A default answers where no actor is named
+  Scenario: The default actor answers if none is given
     When I run "actor add --config helper.yaml"
     And I run "actor set-default local/helper"
     And I run "actor run --prompt undo?"
@@ -98,7 +98,7 @@ Feature: Actors
     Then the command fails with exit code 4 and error CA-1006
     And the hint mentions "actor.default.general"
 
-  Scenario: A role is only given to an actor that can have it
+  Scenario: A role needs an actor that supports it
     When I run "actor add --config helper.yaml"
     And I run "actor set-default local/helper --role estimation"
     Then the command fails with exit code 2 and error CA-1008
@@ -107,7 +107,7 @@ Feature: Actors
     And I run "config get actor.default.strategy"
     Then the command succeeds and mentions "local/helper"
 
-  Scenario: A conversation is gone on with
+  Scenario: A conversation is continued
     Given a model that answers
       """
       answers:
@@ -128,8 +128,8 @@ Feature: Actors
     Then the actor answers "The first answer."
 
   @defect_3824
-  Scenario: The schema of an answer reaches the provider, and another answer is refused
-    Given a provider of models that always says "four"
+  Scenario: The response schema is sent to the provider, and other answers are refused
+    Given a model provider that always answers "four"
     And the file "judge.yaml"
       """
       name: local/judge
@@ -146,7 +146,7 @@ Feature: Actors
     Then the command fails with exit code 1 and error CA-1028
     And the provider was given a schema that requires "score"
 
-  Scenario: An answer that does not fit its schema is asked for once more
+  Scenario: An answer that does not match its schema is requested once more
     Given a model that answers
       """
       answers:
@@ -192,7 +192,7 @@ Feature: Actors
     And the file "a.txt" of the sandbox "fix" holds "three"
     And the real "app/a.txt" holds "one"
 
-  Scenario: An actor that calls itself unsafe runs when a person allows it
+  Scenario: An unsafe actor runs only if the user allows it
     Given the file "wild.yaml"
       """
       name: local/wild

@@ -1,6 +1,6 @@
 Feature: Budgets
-  What a call could cost at most is reserved before it is made. What it did cost is counted
-  after it, to the millionth of a dollar.
+  The maximum cost of a call is reserved before the call. Its real cost is counted afterwards, to
+  the millionth of a dollar.
 
   Background:
     Given a new home
@@ -24,7 +24,7 @@ Feature: Budgets
     And "weekly" has cost 10000 millionths of a dollar
 
   @defect_5610 @defect_10479
-  Scenario Outline: A budget of nothing pays for nothing
+  Scenario Outline: A budget of zero allows no call
     When I run "config set <key> 0"
     And I ask "One?" in "weekly"
     Then the command fails with exit code 1 and error CA-0910
@@ -37,21 +37,21 @@ Feature: Budgets
       | budget.day-cents     |
 
   @defect_10479
-  Scenario: The call that would exceed the budget is not made
+  Scenario: A call that would exceed the budget is refused
     When I run "config set budget.session-cents 3"
-    And I ask until the budget does not suffice, in "weekly"
+    And I ask until the budget is exceeded, in "weekly"
     Then "weekly" has cost at most 30000 millionths of a dollar
     And "weekly" has cost what its answers cost
 
-  Scenario: A day's budget holds for all sessions together
+  Scenario: The daily budget applies to all sessions together
     Given a session called "other"
     When I run "config set budget.day-cents 3"
-    And I ask until the budget does not suffice, in "weekly"
+    And I ask until the budget is exceeded, in "weekly"
     And I ask "One more?" in "other"
     Then the command fails with exit code 1 and error CA-0910
     And "other" has cost 0 millionths of a dollar
 
-  Scenario: A cost that nobody knows is not called nothing
+  Scenario: An unknown cost is not reported as zero
     Given a model that answers
       """
       answers:

@@ -1,11 +1,11 @@
 Feature: Configuration
-  A setting is looked for on the command line, in the environment, in the project, in the home and
-  last among the defaults. What is wrong is said with the place where it stands.
+  A setting comes from the command line, the environment, the project, the home or the defaults, in
+  this order. Errors name the location of the invalid value.
 
   Background:
     Given a new home
 
-  Scenario: The strongest level decides
+  Scenario: The level with the highest precedence wins
     When I run "config set session.max-message-bytes 1000"
     Then "session.max-message-bytes" is 1000, set by global
     When I run "config set --project session.max-message-bytes 2000"
@@ -13,12 +13,12 @@ Feature: Configuration
     Given the variable CLEVERAGENTS_SESSION_MAX_MESSAGE_BYTES is "3000"
     Then "session.max-message-bytes" is 3000, set by environment
 
-  Scenario: A misspelt key is answered with the key that was meant
+  Scenario: The error for a misspelt key suggests the right one
     When I run "config set core.fromat json"
     Then the command fails with exit code 2 and error CA-0110
     And the hint mentions "core.format"
 
-  Scenario: A limit that is set is obeyed
+  Scenario: A configured limit is enforced
     Given a session called "weekly"
     When I run "config set session.max-message-bytes 10"
     And I say "eleven byte" as user in "weekly"
@@ -26,11 +26,11 @@ Feature: Configuration
     And "weekly" holds 0 messages
 
   @defect_7106
-  Scenario: Programs that change different settings at the same time keep all of them
+  Scenario: Concurrent changes of different settings are all kept
     When 4 programs each set another key at the same time
     Then every one of these keys is set
 
-  Scenario: A broken file is named with its line, and diagnostics still work
+  Scenario: The error for a broken file names its line, and diagnostics still work
     Given a configuration file that is broken in line 3
     When I run "session list"
     Then the command fails with exit code 1 and error CA-0112

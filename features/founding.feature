@@ -1,41 +1,41 @@
 Feature: The three founding guarantees
-  CleverAgents began with three reports about an older system: two programs that each built a
-  database of their own under one address, two messages that got the same number, and a change that
-  was recorded in somebody else's changeset. Here they cannot happen.
+  CleverAgents started with three reports about an older system: two programs that each created a
+  separate database under one address, two messages with the same number, and a change that was
+  recorded in the changeset of another author. Here they cannot happen.
 
   @defect_7566
-  Scenario: Everybody who opens a database in memory at the same instant shares it
-    Given a database in memory that nobody has opened
+  Scenario: Concurrent openers of a database in memory share it
+    Given a database in memory that is not open
     When 64 threads open it at the same instant
     Then all of them hold one and the same engine
     And its migrations ran exactly once
-    And a session made through one of them is seen through all
+    And a session created through one of them is visible through all
 
   @defect_7566
-  Scenario: A database that could not be opened works as soon as the cause is gone
+  Scenario: A database that could not be opened works once the cause is gone
     Given a database in a folder that does not exist
     When 8 threads open it at the same instant
-    Then each of them is told that the database cannot be opened
-    When somebody makes the folder
+    Then each of them fails because the database cannot be opened
+    When another process creates the folder
     And 8 threads open it at the same instant
     Then all of them hold one and the same engine
 
   @defect_7326
-  Scenario: Messages that many programs append at the same time each get their own number
+  Scenario: Concurrent messages of many programs each get their own number
     Given a session
     When 8 programs append 5 messages each at the same time
     Then the session holds 40 messages numbered from 0 without a gap
     And the messages of each program are in the order in which it sent them
 
   @defect_7326 @postgres
-  Scenario: The same holds for a team on one server
+  Scenario: The same holds on one database server
     Given a session on a PostgreSQL server
     When 8 programs append 5 messages each at the same time
     Then the session holds 40 messages numbered from 0 without a gap
     And the messages of each program are in the order in which it sent them
 
   @defect_7326
-  Scenario: A program that is killed leaves no gap
+  Scenario: A killed program leaves no gap
     Given a session
     When a program that streams messages is killed after 20 acknowledgements
     Then every acknowledged message is there, as it was sent
@@ -49,7 +49,7 @@ Feature: The three founding guarantees
     And the plan has 16 changesets with 400 changes in all
 
   @defect_7120
-  Scenario: Without an open changeset nothing can be recorded
+  Scenario: Without an open changeset, recording fails
     Given the run of a plan
     When a change is recorded without a handle
     Then it is refused with "No active changeset. Call start_changeset() first."

@@ -1,6 +1,6 @@
 Feature: Runs of graphs
-  Every finished node is a step that is stored before the next begins. Whoever goes on with a run
-  does nothing again that is stored, and comes to the same end.
+  Every finished node is a step that is stored before the next one starts. A resumed run repeats no
+  stored step, and reaches the same result.
 
   Background:
     Given a new home
@@ -8,7 +8,7 @@ Feature: Runs of graphs
     And a sandbox "fix" of "app"
 
   @defect_8290 @defect_7122 @defect_1688
-  Scenario: Three reviewers at the same time, and a judge who sees all of them
+  Scenario: Three reviewers in parallel, and a judge that sees all answers
     Given a model that answers
       """
       answers:
@@ -48,7 +48,7 @@ Feature: Runs of graphs
     Then the command succeeds and mentions "is_identical"
 
   @defect_8656
-  Scenario: A loop that never ends is ended by its limit, through whatever edges it goes
+  Scenario: The limit ends an endless loop, whatever its edges
     Given the file "round.yaml"
       """
       name: local/round
@@ -81,7 +81,7 @@ Feature: Runs of graphs
     Then the actor answers "5 rounds"
     And the last run is complete with 11 steps
 
-  Scenario: A run that was killed goes on after its last finished step
+  Scenario: A killed run resumes after its last finished step
     Given a model that answers
       """
       answers:
@@ -115,7 +115,7 @@ Feature: Runs of graphs
       begun
       """
 
-  Scenario: A run is stopped from another terminal, and gone on with
+  Scenario: A run is cancelled from another terminal, and resumed
     Given the file "slow.yaml"
       """
       name: local/slow
@@ -135,7 +135,7 @@ Feature: Runs of graphs
     When I resume the last run with "--redo"
     Then the actor answers "a is 1"
 
-  Scenario: A failed node leads where the graph says
+  Scenario: A failed node continues at the node for failures
     Given the file "careful.yaml"
       """
       name: local/careful
@@ -149,7 +149,7 @@ Feature: Runs of graphs
     And I run "actor run local/careful go --sandbox fix"
     Then the actor answers "sorry: act"
 
-  Scenario: What is for each item is done for each, in the order of the items
+  Scenario: A map processes each item, in order
     Given the file "each.yaml"
       """
       name: local/each

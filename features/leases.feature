@@ -1,31 +1,31 @@
 Feature: Leases
-  A plan is run by one owner at a time. Whoever was too late is told who is ahead, and an owner that
-  lost its lease can write nothing any more.
+  One owner runs a plan at a time. Other owners receive the name of the holder, and an owner that
+  lost its lease cannot write any more.
 
   Background:
     Given the run of a plan
 
   @defect_7406
-  Scenario: Of many who want a free lease one gets it
+  Scenario: One of many concurrent requests gets a free lease
     When 8 threads ask for the lease of the plan at the same instant
     Then exactly one of them gets it
-    And all others are told who holds it
+    And all others receive the owner
 
   @defect_7406
-  Scenario: The lease of a program that died is taken over at once
+  Scenario: The lease of a dead program is taken over at once
     Given the lease of the plan is held by a program that has died
-    When somebody else asks for it
-    Then they get it, with a higher token
+    When another owner asks for it
+    Then it gets the lease with a higher token
 
   @defect_7989
-  Scenario: An owner that was overtaken can write nothing any more
+  Scenario: An owner that lost its lease cannot write any more
     Given the lease of the plan is held
     And an open changeset under that lease
-    When the lease is taken over by somebody else
+    When another owner takes over the lease
     Then a change recorded under the old lease is refused as lost
     And the changeset holds 0 changes
 
-  Scenario: A lease that was given back is free
+  Scenario: A released lease is free
     Given the lease of the plan is held
-    When it is given back
-    Then somebody else gets it
+    When it is released
+    Then another owner gets it

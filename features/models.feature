@@ -1,13 +1,13 @@
 Feature: Models
-  A model is named PROVIDER/MODEL. What a provider does wrong is told apart, tried again where
-  that can help, and never taken for an answer.
+  A model has the name PROVIDER/MODEL. Provider failures are distinguished, retried if that can
+  help, and never treated as an answer.
 
   Background:
     Given a new home
     And a session called "weekly"
 
   @defect_5681
-  Scenario Outline: What passes is tried again
+  Scenario Outline: A temporary failure is retried
     Given a model that answers
       """
       answers:
@@ -23,7 +23,7 @@ Feature: Models
       | status: 429, retry_after: 0.01 | status: 503 |
       | status: 500                    | status: 529 |
 
-  Scenario: The beginning of an answer is not taken for one
+  Scenario: A truncated answer is not treated as an answer
     Given a model that answers
       """
       answers:
@@ -36,7 +36,7 @@ Feature: Models
     And message 0 of "weekly" is marked as failed
 
   @defect_5681
-  Scenario Outline: What does not pass is told apart at once
+  Scenario Outline: A permanent failure is reported at once
     Given a model that answers
       """
       answers:
@@ -52,19 +52,19 @@ Feature: Models
       | 404    | no such model                         | 3    | CA-0802 |
       | 400    | what is this                          | 1    | CA-0807 |
 
-  Scenario: A name that is none, and a provider that is none
+  Scenario: An invalid name, and an unknown provider
     When I run "model show nothing"
     Then the command fails with exit code 2 and error CA-0816
     When I run "model show nobody/nothing"
     Then the command fails with exit code 3 and error CA-0815
 
-  Scenario: Without a key a provider is not asked
+  Scenario: A provider without a key is not called
     When I run "session tell --session weekly --actor openai/gpt-5.1 Hello"
     Then the command fails with exit code 1 and error CA-0814
     And the hint mentions "OPENAI_API_KEY"
     And "weekly" holds 0 messages
 
-  Scenario: What was recorded is given again
+  Scenario: A recorded exchange is replayed
     Given a model that answers
       """
       answers:

@@ -1,6 +1,6 @@
 Feature: Plans
-  A plan is thought out, carried out in a sandbox, judged, and applied whole or not at all. How much of
-  that it does by itself is its automation profile.
+  A plan works out a strategy, executes it in a sandbox, validates the result, and applies it
+  atomically. Its automation profile decides which of these need approval.
 
   Background:
     Given a new home
@@ -30,7 +30,7 @@ Feature: Plans
       agents plan diff PLAN
       """
     Then the report mentions "+Hello Ada"
-    And the repository "app" is as it was, with 1 commit
+    And the repository "app" is unchanged, with 1 commit
     When I type
       """
       agents plan apply PLAN --yes
@@ -41,9 +41,9 @@ Feature: Plans
       """
     And the plan is apply/applied
     And the real "app/greeting.txt" holds "Hello Ada"
-    And the newest commit of "app" says "Greet Ada" and changes "greeting.txt"
+    And the newest commit of "app" is "Greet Ada" and changes "greeting.txt"
 
-  Scenario: Fix a single bug, every phase at a person's word (workflow 1)
+  Scenario: Fix a single bug, with approval of every phase (workflow 1)
     Given the repository "shop" with
       | health.sh | echo 'HTTP 500'                          |
       | test.sh   | sh health.sh \| grep -q '200 degraded'   |
@@ -117,9 +117,9 @@ Feature: Plans
       """
     Then the plan is apply/applied
     And "sh test.sh" succeeds in "shop"
-    And the newest commit of "shop" says "Answer 200 degraded instead of 500" and changes "health.sh"
+    And the newest commit of "shop" is "Answer 200 degraded instead of 500" and changes "health.sh"
 
-  Scenario: Tests are written without a person, and coverage is measured (workflow 2)
+  Scenario: Tests are written without approvals, and coverage is measured (workflow 2)
     Given the repository "shop" with
       | coverage.sh | printf 'coverage: %s%%\\n' $(( 40 + 25 * $(ls tests \| wc -l) )) |
       | tests/one   | a test                                                          |
@@ -165,7 +165,7 @@ Feature: Plans
       agents plan artifacts PLAN
       """
     Then the report mentions "tests/two"
-    And the repository "shop" is as it was, with 1 commit
+    And the repository "shop" is unchanged, with 1 commit
     When I type
       """
       agents plan apply PLAN --yes
@@ -174,7 +174,7 @@ Feature: Plans
       """
       90.0
       """
-    And the newest commit of "shop" says "Raise the coverage" and changes "tests/two"
+    And the newest commit of "shop" is "Raise the coverage" and changes "tests/two"
 
   Scenario: Several files are changed under invariants (workflow 3, milestone 3)
     Given the repository "shop" with
@@ -201,10 +201,10 @@ Feature: Plans
       """
     And the executor answers
       """
-      - when: 'Carry out step 1'
+      - when: '^Execute step 1 of '
         calls:
         - {name: builtin/file-edit, arguments: {path: src/widget.txt, edits: [{old_text: Widget, new_text: Gadget}]}}
-      - when: 'Carry out step 2'
+      - when: '^Execute step 2 of '
         calls:
         - {name: builtin/file-edit, arguments: {path: src/user.txt, edits: [{old_text: Widget, new_text: Gadget}]}}
       - text: Renamed.
@@ -251,13 +251,13 @@ Feature: Plans
       """
       agents plan apply PLAN --yes
       """
-    Then the newest commit of "shop" says "Rename Widget to Gadget" and changes "src/user.txt src/widget.txt"
+    Then the newest commit of "shop" is "Rename Widget to Gadget" and changes "src/user.txt src/widget.txt"
     And the real "shop/api/public.txt" holds "Widget v1"
 
-  Scenario: A database is migrated, taken back, and migrated again (workflow 5)
+  Scenario: A database is migrated, rolled back, and migrated again (workflow 5)
     Given the repository "shop" with
       | migrate.py | import sqlite3, sys\nbase = sqlite3.connect(sys.argv[1])\nbase.execute(sys.argv[2])\nbase.commit() |
-    And the database "shop.db" made by "CREATE TABLE users (id INTEGER, name TEXT); INSERT INTO users VALUES (1, 'Ada');"
+    And the database "shop.db" created by "CREATE TABLE users (id INTEGER, name TEXT); INSERT INTO users VALUES (1, 'Ada');"
     And the file "migrate.yaml"
       """
       name: local/migrate
@@ -294,7 +294,7 @@ Feature: Plans
       """
     Then the plan is apply/applied
     And the query "SELECT * FROM users" of "shop.db" answers "1,Ada,ada@localhost"
-    And the newest commit of "shop" says "Give users an address" and changes "NOTES"
+    And the newest commit of "shop" is "Give users an address" and changes "NOTES"
 
   Scenario: Documentation is written, and links are checked (workflow 6)
     Given the repository "shop" with
@@ -319,11 +319,11 @@ Feature: Plans
       """
     And the executor answers
       """
-      - when: 'Carry out step 1'
+      - when: '^Execute step 1 of '
         calls:
         - {name: builtin/file-read, arguments: {path: src/api.txt}}
         - {name: builtin/file-write, arguments: {path: docs/api.md, content: "# Interface\n\n`order(id)` orders.\n"}}
-      - when: 'Carry out step 2'
+      - when: '^Execute step 2 of '
         calls:
         - {name: builtin/file-write, arguments: {path: docs/index.md, content: "See [api](api.md).\n"}}
       - text: Written.
@@ -337,9 +337,9 @@ Feature: Plans
       """
     Then the plan is apply/applied
     And "sh check.sh" succeeds in "shop"
-    And the newest commit of "shop" says "Document the interface" and changes "docs/api.md docs/index.md"
+    And the newest commit of "shop" is "Document the interface" and changes "docs/api.md docs/index.md"
 
-  Scenario: What a plan has to mend is found by its validation, and mended
+  Scenario: A failed validation is fixed
     Given the repository "shop" with
       | total.txt | 3                      |
       | test.sh   | grep -qx 4 total.txt   |
@@ -357,10 +357,10 @@ Feature: Plans
       """
     And the executor answers
       """
-      - when: 'Carry out step 1'
+      - when: '^Execute step 1 of '
         calls:
         - {name: builtin/file-write, arguments: {path: total.txt, content: "5\n"}}
-      - when: 'checked and is not good'
+      - when: '^Checks failed'
         calls:
         - {name: builtin/file-write, arguments: {path: total.txt, content: "4\n"}}
       - text: Corrected.
@@ -373,7 +373,7 @@ Feature: Plans
       agents plan use local/sum local/shop --automation-profile trusted
       agents plan errors PLAN
       """
-    Then the report mentions "What was done about the validations that failed?"
+    Then the report mentions "How were the failed validations fixed?"
     When I type
       """
       agents plan apply PLAN --yes
@@ -486,4 +486,4 @@ Feature: Plans
       agents plan apply PLAN --yes
       """
     Then the plan is apply/applied
-    And the repository "shop" is as it was, with 1 commit
+    And the repository "shop" is unchanged, with 1 commit

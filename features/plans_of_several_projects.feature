@@ -1,5 +1,5 @@
 Feature: Plans of several projects
-  One plan may change several repositories. It is one diff and one apply: all of them change, or none.
+  One plan can change several repositories with one diff and one atomic apply.
 
   Background:
     Given a new home
@@ -19,7 +19,7 @@ Feature: Plans of several projects
         - replace `1` with `2` in `docs-repo/version`
       strategy_actor: builtin/deterministic
       """
-    And what was typed
+    And the typed commands
       """
       agents action create --config raise.yaml
       agents resource add git-checkout local/api-repo --path api
@@ -40,24 +40,24 @@ Feature: Plans of several projects
       | api-repo/version  |
       | web-repo/version  |
       | docs-repo/version |
-    And the repository "api" is as it was, with 1 commit
+    And the repository "api" is unchanged, with 1 commit
     When I type
       """
       agents plan apply PLAN --yes
       """
     Then the plan is apply/applied
-    And the newest commit of "api" says "Raise the version" and changes "version"
-    And the newest commit of "web" says "Raise the version" and changes "version"
-    And the newest commit of "docs" says "Raise the version" and changes "version"
+    And the newest commit of "api" is "Raise the version" and changes "version"
+    And the newest commit of "web" is "Raise the version" and changes "version"
+    And the newest commit of "docs" is "Raise the version" and changes "version"
 
-  Scenario: A conflict in one of them leaves all three untouched
+  Scenario: A conflict in one of them leaves all three unchanged
     When the user commits "7" as "web/version"
     And I try "agents plan apply PLAN --yes"
     Then the command fails with exit code 4 and error CA-0645
     And the plan is apply/errored
-    And the repository "api" is as it was, with 1 commit
-    And the repository "docs" is as it was, with 1 commit
-    And the repository "web" is as it was, with 2 commits
+    And the repository "api" is unchanged, with 1 commit
+    And the repository "docs" is unchanged, with 1 commit
+    And the repository "web" is unchanged, with 2 commits
     And the real "web/version" holds "7"
     And the real "api/version" holds "1"
     When the user commits "1" as "web/version"

@@ -1,6 +1,6 @@
 Feature: Projects
-  A project is a named scope: it links resources under aliases, and carries tags, invariants and the
-  profile its plans start with. It is made whole or not at all.
+  A project links resources under aliases, and has tags, invariants and the default automation
+  profile of its plans. It is created atomically.
 
   Background:
     Given a new home
@@ -19,7 +19,7 @@ Feature: Projects
     Then the command succeeds and mentions "local/web"
 
   @defect_7776
-  Scenario: A project with a part that is wrong is not made at all
+  Scenario: A project with an invalid part is not created
     When I run "project create site --resource docs --resource nobody --invariant safe"
     Then the command fails with exit code 3 and error CA-0601
     And there are 0 projects
@@ -28,13 +28,13 @@ Feature: Projects
     And there are 0 projects
 
   @defect_3628
-  Scenario: A text is stored as it is, whatever it holds
+  Scenario: A text is stored unchanged, whatever it contains
     When I run "project create site --description ';DROP"
     Then the command succeeds and mentions "';DROP"
     And there are 1 projects
 
   @defect_3609
-  Scenario: Deleting a project leaves the resources it linked
+  Scenario: Deleting a project keeps its resources
     Given the project "site" that links "docs"
     When I run "project delete site"
     Then the command fails with exit code 5 and error CA-0106

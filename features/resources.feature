@@ -1,18 +1,18 @@
 Feature: Resources
-  What plans work on is registered: repositories, folders, files, databases. A resource has a type, and
-  the type says which flags it takes, what may lie below it and how it is isolated. Nothing that is still
-  referred to can be removed, and what is removed is never the files themselves.
+  Plans work on registered resources: repositories, folders, files, databases. The type of a resource
+  defines its flags, its possible children and its isolation. A resource that is in use cannot be
+  removed, and removing one never removes files.
 
   Background:
     Given a new home
 
-  Scenario: A checkout brings its object database and its working tree
+  Scenario: A checkout includes its object database and its working tree
     Given a git repository "shop"
     When I run "resource add git-checkout shop --path shop"
     Then the command succeeds and mentions "local/shop/worktree"
     And the resources are "local/shop, local/shop/git, local/shop/worktree"
 
-  Scenario: A development container is found, and a broken description is only told
+  Scenario: A development container is discovered, and a broken description is only a warning
     Given a git repository "shop"
     And the file "shop/.devcontainer/devcontainer.json" holds:
       """
@@ -26,11 +26,11 @@ Feature: Resources
       { "name":
       """
     And I run "resource add git-checkout shop --path shop --update"
-    Then the command succeeds and mentions "was not taken in"
+    Then the command succeeds and mentions "was not registered"
     And the resources are "local/shop, local/shop/git, local/shop/worktree"
 
   @defect_2051
-  Scenario: What discovery linked cannot be unlinked by hand
+  Scenario: A discovered link cannot be removed by hand
     Given a git repository "shop"
     And the resource "shop" of type git-checkout at "shop"
     When I run "resource unlink-child shop shop/git"
@@ -48,7 +48,7 @@ Feature: Resources
     And the project "site" links 1 resource
     When I run "project unlink-resource site docs"
     And I run "resource remove docs --yes"
-    Then the command succeeds and mentions "nothing was done to files"
+    Then the command succeeds and mentions "files are unchanged"
 
   @defect_6886
   Scenario: A resource with children cannot be removed
@@ -62,7 +62,7 @@ Feature: Resources
     Then the command fails with exit code 4 and error CA-0614
     And the hint mentions "agents resource unlink-child local/test-repo local/test-repo/src"
 
-  Scenario: Two programs cannot close a circle together
+  Scenario: Two programs cannot create a cycle together
     Given a folder "a"
     And a folder "b"
     And the resource "a" of type fs-directory at "a"
@@ -71,7 +71,7 @@ Feature: Resources
     Then one of them lies below the other
 
   @defect_4797
-  Scenario: A filter by type takes in special cases of it
+  Scenario: A filter by type includes subtypes
     Given a folder "docs"
     And the file "docs/.devcontainer.json" holds:
       """
@@ -84,7 +84,7 @@ Feature: Resources
     Then the command succeeds and mentions "local/docs/devcontainer"
 
   @defect_9136
-  Scenario: A type of one's own inherits flags, strategy and discovery
+  Scenario: A custom type inherits flags, strategy and discovery
     Given a git repository "shop"
     And the file "monorepo.yaml" holds:
       """
@@ -102,7 +102,7 @@ Feature: Resources
     When I run "resource type remove monorepo --yes"
     Then the command fails with exit code 4 and error CA-0608
 
-  Scenario: A type file that is wrong is answered with line and meaning
+  Scenario: The error for an invalid type file names line and reason
     Given the file "wrong.yaml" holds:
       """
       name: x

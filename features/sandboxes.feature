@@ -1,6 +1,6 @@
 Feature: Sandboxes
-  Any program may do what it likes in a copy. What it changed can be taken back exactly, and
-  reaches the real files all at once or not at all.
+  Any program can work in a copy. Its changes can be rolled back exactly, and are applied to the
+  real files atomically.
 
   Background:
     Given a new home
@@ -18,10 +18,10 @@ Feature: Sandboxes
     And the real "app/a.txt" holds "ONE"
     And the real "app/c.txt" holds "three"
     And the real "app/b.txt" is gone
-    And the repository "app" is clean, with 2 commits and nothing of ours in it
+    And the repository "app" is clean, with 2 commits and no traces of a sandbox
 
   @defect_7488 @defect_822 @defect_7491
-  Scenario: A rollback restores exactly, and can be taken back
+  Scenario: A rollback restores the exact state, and can be undone
     Given a sandbox "fix" of "app"
     When "fix" runs "echo ONE > a.txt; mkdir d; echo new > d/new; chmod +x b.txt"
     And I run "sandbox rollback fix"
@@ -30,7 +30,7 @@ Feature: Sandboxes
     Then the sandbox "fix" has changed "a.txt", "b.txt", "d" and "d/new"
 
   @defect_6520 @defect_7250 @defect_5479
-  Scenario: A conflict leaves every byte as it was and shows both sides
+  Scenario: A conflict leaves every byte unchanged and shows both sides
     Given a sandbox "fix" of "app"
     When "fix" runs "echo sandbox > a.txt"
     And the user writes "mine" into "app/a.txt"
@@ -39,10 +39,10 @@ Feature: Sandboxes
     And the report mentions "mine"
     And the report mentions "sandbox"
     And the real "app/a.txt" holds "mine"
-    And the repository "app" has 1 commit and no merge going on
+    And the repository "app" has 1 commit and no unfinished merge
 
   @defect_7250
-  Scenario: Edits that are not committed stay when other files are applied
+  Scenario: Uncommitted edits stay when other files are applied
     Given a sandbox "fix" of "app"
     When "fix" runs "echo sandbox > a.txt"
     And the user writes "mine" into "app/b.txt"
@@ -51,7 +51,7 @@ Feature: Sandboxes
     And the real "app/a.txt" holds "sandbox"
     And the real "app/b.txt" holds "mine"
 
-  Scenario: The branch moved on, and both sides are merged
+  Scenario: The branch moved, and both sides are merged
     Given a sandbox "fix" of "app"
     When "fix" runs "echo sandbox > a.txt"
     And the user commits "mine" as "app/b.txt"
@@ -72,11 +72,11 @@ Feature: Sandboxes
     When "fix" runs "echo three > c.txt"
     And I run "sandbox discard fix --yes"
     Then the command succeeds and mentions "discarded"
-    And the repository "app" is clean, with 1 commit and nothing of ours in it
+    And the repository "app" is clean, with 1 commit and no traces of a sandbox
     When I run "sandbox diff fix"
     Then the command fails with exit code 4 and error CA-0643
 
-  Scenario: Names are free words of one sandbox at a time
+  Scenario: Only one open sandbox can have a name
     Given a sandbox "fix" of "app"
     When I run "sandbox create fix --path app"
     Then the command fails with exit code 4 and error CA-0641

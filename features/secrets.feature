@@ -1,6 +1,6 @@
 Feature: Secrets
-  Keys reach the provider they belong to, and nothing else: no command, no row, no file of
-  the program, no output.
+  Keys reach only their provider: no command, no row, no file of the program, no output contains
+  them.
 
   Background:
     Given a new home
@@ -9,7 +9,7 @@ Feature: Secrets
     And a sandbox "fix" of "app"
     And a session called "weekly"
 
-  Scenario: A command does not see keys
+  Scenario: A command cannot read keys
     Given a model that answers
       """
       answers:
@@ -21,7 +21,7 @@ Feature: Secrets
     And the file "seen.txt" of the sandbox "fix" does not hold "planted-key-4711"
     And no file of the home holds "planted-key-4711"
 
-  Scenario: A known key in a file, a question or an answer is not shown or stored; other text stays as it is
+  Scenario: A known key in a file, a message or an answer is not shown or stored; other text stays unchanged
     Given a model that answers
       """
       answers:
@@ -32,6 +32,6 @@ Feature: Secrets
     And I run "sandbox create second --path app"
     And I ask "What is in b.txt? Not planted-key-4711-abcdef, I hope." in "weekly" and the sandbox "second"
     Then the answer is "It holds [REDACTED] and sk-0123456789abcdefghijklmn."
-    And the model was told "[REDACTED]" in "weekly"
+    And the model received "[REDACTED]" in "weekly"
     And the report does not mention "planted-key-4711"
     And the database does not hold "planted-key-4711"

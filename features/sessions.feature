@@ -1,11 +1,11 @@
 Feature: Conversations
-  A session is a conversation that is kept: its messages are numbered, stay in order and can be
-  found, copied, exported and brought back.
+  A session is a stored conversation: its messages are numbered, stay in order, and can be searched,
+  copied, exported and imported.
 
   Background:
     Given a new home
 
-  Scenario: A conversation is there when the program is started again
+  Scenario: A conversation persists when the program is started again
     When I run "session create --name weekly"
     And I say "Where do we stand?" as user in "weekly"
     And I say "Two races are left." as assistant in "weekly"
@@ -13,7 +13,7 @@ Feature: Conversations
       | user      | Where do we stand?  |
       | assistant | Two races are left. |
 
-  Scenario: A session can be meant by its name or by the beginning of its id
+  Scenario: A session is found by its name or by a prefix of its id
     Given a session called "weekly"
     When I show the session by the first 8 characters of its id
     Then the command succeeds and mentions "weekly"
@@ -23,14 +23,14 @@ Feature: Conversations
     Then the command fails with exit code 3 and error CA-0301
     And the hint mentions "agents session list"
 
-  Scenario: A name that two sessions share is answered with both
+  Scenario: The error for a name that two sessions share lists both
     Given a session called "same"
     And a session called "same"
     When I run "session show same"
     Then the command fails with exit code 2 and error CA-0302
     And both sessions are listed as candidates
 
-  Scenario Outline: A message that cannot be kept is refused and changes nothing
+  Scenario Outline: A message that cannot be stored is refused and changes nothing
     Given a session called "weekly"
     When I say <text> as <role> in "weekly"
     Then the command fails with exit code 2 and error <code>
@@ -42,7 +42,7 @@ Feature: Conversations
       | ""      | user  | CA-0304 |
       | "   "   | user  | CA-0304 |
 
-  Scenario: A stream stops at a wrong line and keeps the lines before it
+  Scenario: A stream stops at an invalid line and keeps the lines before it
     Given a session called "weekly"
     When I stream these lines into "weekly"
       """
@@ -56,14 +56,14 @@ Feature: Conversations
     And 2 messages are acknowledged
     And "weekly" holds 2 messages
 
-  Scenario: A conversation can take another way from an earlier message
+  Scenario: A conversation is forked at an earlier message
     Given a session called "weekly" with 5 messages
     When I run "session fork weekly --at 2 --name other"
     Then "other" holds 3 messages
     And "weekly" holds 5 messages
 
   @defect_7345
-  Scenario: What was exported can be imported, and only as it was
+  Scenario: An export can be imported, and only unchanged
     Given a session called "weekly" with 5 messages
     When I export "weekly" to "weekly.json"
     And I run "session import --input weekly.json"
@@ -73,7 +73,7 @@ Feature: Conversations
     Then the command fails with exit code 1
     And there are 2 sessions with the same messages
 
-  Scenario: Words are found in every conversation
+  Scenario: Search finds words in every conversation
     Given a session called "weekly"
     When I say "The engine cache has a race." as user in "weekly"
     And I run "session search race cache"

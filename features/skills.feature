@@ -1,6 +1,6 @@
 Feature: Skills
-  A skill puts tools together, or is a folder of instructions with scripts. What a skill says makes
-  tools stricter, never freer; what it runs goes through the gate.
+  A skill groups tools, or is a folder of instructions with scripts. A skill can only restrict its
+  tools; its scripts run through the gate.
 
   Background:
     Given a new home
@@ -14,7 +14,7 @@ Feature: Skills
       """
 
   @defect_980
-  Scenario: A skill that was added is known to the next program
+  Scenario: An added skill is available to the next program
     When I run "skill add files.yaml"
     And I run "skill list"
     Then the command succeeds and mentions "local/files"
@@ -47,7 +47,7 @@ Feature: Skills
     When I run "skill tools local/more"
     Then the command succeeds and mentions "builtin/file-read"
 
-  Scenario: A skill cannot make a tool freer
+  Scenario: A skill cannot extend the permissions of a tool
     Given the file "free.yaml"
       """
       name: local/free
@@ -86,14 +86,14 @@ Feature: Skills
     When I run "skill add counting"
     And I ask "How many words?" in "weekly" with the skill "counting" and the sandbox "fix"
     Then the answer is "Two words."
-    And its calls ended so
+    And its calls ended as follows
       | skill/activate | succeeded |
       | skill/run      | succeeded |
     And the sandbox "fix" has changed "counted.txt"
     And the real "app/a.txt" holds "one"
 
   @defect_7487 @defect_4814
-  Scenario: A refresh never takes away what works
+  Scenario: A refresh keeps the content of a file that became invalid
     When I run "skill add files.yaml"
     Given the file "files.yaml"
       """

@@ -1,13 +1,13 @@
 Feature: Tools
-  A tool is called through the gate, by a model or by you, and acts in a sandbox. Programs of
-  your own become tools with a few lines of YAML.
+  A model or a user calls a tool through the gate, and it runs in a sandbox. Custom programs become
+  tools with a few lines of YAML.
 
   Background:
     Given a new home
     And a repository "app" with "a.txt" holding "one" and "b.txt" holding "two"
     And a sandbox "fix" of "app"
 
-  Scenario: A tool of one's own is known to the next program, and a model can call it
+  Scenario: A custom tool is available to the next program, and a model can call it
     Given the file "count.yaml"
       """
       name: local/count-lines
@@ -33,13 +33,13 @@ Feature: Tools
     Then the command succeeds and mentions "lines"
     When I ask "How long is it?" in "weekly" and the sandbox "fix"
     Then the answer is "It has one line."
-    And its calls ended so
+    And its calls ended as follows
       | local/count-lines | succeeded |
     When I run "tool remove local/count-lines --yes"
     And I run "tool run local/count-lines --sandbox fix path=a.txt"
     Then the command fails with exit code 3 and error CA-0901
 
-  Scenario: A wrong file is refused with its line
+  Scenario: An invalid file is refused with its line
     Given the file "wrong.yaml"
       """
       name: local/wrong
@@ -52,7 +52,7 @@ Feature: Tools
     And the hint mentions "command"
 
   @defect_3762
-  Scenario: What goes wrong in a tool is told like every other error
+  Scenario: A failing tool is reported like every other error
     Given the file "breaks.yaml"
       """
       name: local/breaks
@@ -71,7 +71,7 @@ Feature: Tools
     Then the command fails with exit code 1 and error CA-0909
 
   @defect_5454
-  Scenario: A tool that never ends is ended
+  Scenario: A tool that never ends is stopped
     Given the file "sleeps.yaml"
       """
       name: local/sleeps
@@ -87,20 +87,20 @@ Feature: Tools
     And the report mentions "timeout"
 
   @defect_7423
-  Scenario: A link that leads outside is not followed
+  Scenario: A link to outside is not followed
     When "fix" runs "ln -s /etc/passwd out; ln -s out further"
     And I run "tool run builtin/file-read --sandbox fix path=further"
     Then the command fails with exit code 1 and error CA-0907
     When I run "tool run builtin/file-write --sandbox fix path=further content=x"
     Then the command fails with exit code 1 and error CA-0907
 
-  Scenario: What is searched for is found, but not what git ignores
+  Scenario: Search finds matches, except in git-ignored files
     When "fix" runs "echo secret.txt > .gitignore; echo needle > secret.txt; echo needle > c.txt"
     And I run "tool run builtin/file-search --sandbox fix pattern=nee.le"
     Then the command succeeds and mentions "c.txt:1:needle"
     And the report does not mention "secret.txt"
 
-  Scenario: The program's own tools cannot be replaced or removed
+  Scenario: Built-in tools cannot be replaced or removed
     When I run "tool remove builtin/shell --yes"
     Then the command fails with exit code 4 and error CA-0905
     And the hint mentions "agents permission add"

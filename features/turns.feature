@@ -1,6 +1,6 @@
-Feature: Questions to a model
-  A model answers, and acts through tools in a sandbox. What it says and does is stored as it
-  happens; your own files stay as they are until you apply the sandbox.
+Feature: Turns with a model
+  A model answers, and calls tools in a sandbox. Its answers and calls are stored as they happen;
+  your own files stay unchanged until you apply the sandbox.
 
   Background:
     Given a new home
@@ -9,7 +9,7 @@ Feature: Questions to a model
     And a session called "weekly"
 
   @defect_5784
-  Scenario: What the model said is stored, and it is given the conversation
+  Scenario: Answers are stored, and the model receives the conversation
     # Which answer comes next follows from the answers that the model is shown.
     Given a model that answers
       """
@@ -28,7 +28,7 @@ Feature: Questions to a model
       | assistant | The second answer. |
 
   @defect_3819 @defect_11219
-  Scenario: A model reads, edits and runs something, in the sandbox only
+  Scenario: A model reads, edits and runs a command, in the sandbox only
     Given a model that answers
       """
       answers:
@@ -43,7 +43,7 @@ Feature: Questions to a model
       """
     When I ask "Shout the first one." in "weekly" and the sandbox "fix"
     Then the answer is "a.txt says ONE now."
-    And its calls ended so
+    And its calls ended as follows
       | builtin/file-read | succeeded |
       | builtin/file-read | succeeded |
       | builtin/file-edit | succeeded |
@@ -55,7 +55,7 @@ Feature: Questions to a model
     Then the real "app/a.txt" holds "ONE"
 
   @defect_6701
-  Scenario: A question without an answer is kept and marked
+  Scenario: A message without an answer is stored and marked
     Given a model that answers
       """
       answers:
@@ -68,7 +68,7 @@ Feature: Questions to a model
     And message 0 of "weekly" is marked as failed
 
   @defect_7490
-  Scenario: A long conversation is cut for the model and never in the store
+  Scenario: A long conversation is shortened for the model, but not in the database
     Given "weekly" holds 60 messages of 400 characters
     And a model that answers
       """
@@ -105,7 +105,7 @@ Feature: Questions to a model
       """
 
   @defect_7223 @defect_7236
-  Scenario Outline: A call that makes no sense does nothing, and the model is told why
+  Scenario Outline: An invalid call does nothing, and the model receives the reason
     Given a model that answers
       """
       answers:
@@ -115,14 +115,14 @@ Feature: Questions to a model
       """
     When I ask "Do it." in "weekly" and the sandbox "fix"
     Then the answer is "I see."
-    And its calls ended so
+    And its calls ended as follows
       | <shown> | <outcome> |
-    And the model was told "<why>" in "weekly"
+    And the model received "<why>" in "weekly"
     And the sandbox "fix" has changed nothing
 
     Examples:
       | tool               | shown              | arguments                           | outcome | why             |
-      | builtin/file-reed  | builtin/file-reed  | {"path": "a.txt"}                   | refused | file-read       |
+      | builtin/file-reed  | builtin/file-reed  | {"path": "a.txt"}                   | refused | read_file       |
       | builtin/file-read  | builtin/file-read  | {"path":                            | refused | arguments       |
       | builtin/file-write | builtin/file-write | {"content": "x"}                    | refused | path            |
       | builtin/file-write | builtin/file-write | {"path": 5, "content": "x"}         | refused | path            |
@@ -130,7 +130,7 @@ Feature: Questions to a model
       | builtin/file-read  | builtin/file-read  | {"path": "a.txt", "offset": 1000}   | failed  | 1 line          |
       | builtin/file-read  | builtin/file-read  | {"path": "a.txt", "limit": 0}       | refused | limit           |
 
-  Scenario: A model that makes the same call for ever is stopped
+  Scenario: A model that repeats the same call forever is stopped
     Given a model that answers
       """
       at_end: repeat_last
@@ -142,7 +142,7 @@ Feature: Questions to a model
     Then the command fails with exit code 1 and error CA-0912
     And message 0 of "weekly" is marked as failed
 
-  Scenario: Without a sandbox a model can only talk
+  Scenario: Without a sandbox a model can only answer
     Given a model that answers
       """
       answers:
@@ -152,10 +152,10 @@ Feature: Questions to a model
       """
     When I ask "What is in it?" in "weekly"
     Then the answer is "Then I cannot know."
-    And its calls ended so
+    And its calls ended as follows
       | builtin/file-read | refused |
-    And the model was told "no sandbox" in "weekly"
+    And the model received "requires a sandbox" in "weekly"
 
-  Scenario: Nothing is left to go on with after a turn that ended
+  Scenario: After a finished turn there is nothing to resume
     When I run "session tell --session weekly --resume"
     Then the command fails with exit code 3 and error CA-0913

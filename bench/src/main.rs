@@ -1,5 +1,5 @@
-//! Measures ours next to raw SQLite in the same process with the same durability, and writes the
-//! rows that `bench/run` prints beside the peers'.
+//! Measures this program compared with raw SQLite in the same process with the same durability, and writes the rows
+//! that `bench/run` prints next to those of the peers.
 //!
 //! Every figure is a rate of this run on this machine; only ratios are compared.
 
@@ -57,7 +57,7 @@ enum Bench {
         /// New files that are applied
         #[arg(long, default_value_t = 30_000)]
         new: usize,
-        /// What is measured; everything when not given
+        /// Measurements to run; default: all
         #[arg(long, value_enum, value_delimiter = ',')]
         only: Vec<sandbox::Part>,
     },
@@ -85,7 +85,7 @@ enum Bench {
         #[arg(long, default_value_t = 50_000)]
         files: usize,
     },
-    /// Looking at many plans and decisions, beside the limits
+    /// Listing and drawing many plans and decisions, compared with the limits
     Plans {
         /// Where the rows are written
         #[arg(long)]
@@ -137,7 +137,7 @@ struct Row {
     note: String,
 }
 
-/// What a bench found.
+/// Results of a benchmark.
 #[derive(Debug, Serialize)]
 struct Findings {
     rows: Vec<Row>,
@@ -146,7 +146,7 @@ struct Findings {
 }
 
 fn main() -> anyhow::Result<()> {
-    // Servers are supervised by this program started again. The other benches start none.
+    // MCP servers are supervised by this program, which is started again. The other benchmarks start none.
     let arguments: Vec<_> = std::env::args_os().collect();
     let others = ["sessions", "sandbox", "turns", "server"];
     let is_other = |name: &OsString| others.iter().any(|other| name == other);

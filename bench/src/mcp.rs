@@ -1,5 +1,5 @@
-//! Calls of a tool of an MCP server that others wrote: ours through the gate, the official Python
-//! client, and a floor that only writes a line and reads a line.
+//! Calls of a tool of a third-party MCP server: through our gate, with the official Python client, and with a minimal
+//! client that only writes and reads one line per call.
 
 #[path = "../../crates/mcp/tests/mcp/support.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
@@ -17,21 +17,21 @@ use support::Desk;
 
 use crate::{Findings, Row};
 
-/// Calls that are counted, and those before them that are not.
+/// Number of measured calls, and of warm-up calls.
 const CALLS: usize = 2_000;
 const WARMING: usize = 200;
 
-/// Between two calls, for all alike: the server is asleep again when the next one comes. Without it a client
-/// that is back at once finds the server still awake, and one that takes longer pays for waking it.
+/// Pause between two calls, for all clients: the server sleeps again when the next call arrives. Without it a fast
+/// client would find the server awake, and a slow one would pay for waking it.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The middle one of some times in microseconds.
+/// The median of durations in microseconds.
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Measures a call over and over.
+/// Measures a call repeatedly.
 fn repeat(mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     for _ in 0..WARMING {
         call()?;
@@ -46,7 +46,7 @@ fn repeat(mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     Ok(median(times))
 }
 
-/// Compares; `peers` is the folder of `scripts/mcp-peers`.
+/// Runs the comparison; `peers` is the folder of `scripts/mcp-peers`.
 pub(crate) fn measure(peers: &Path) -> anyhow::Result<Findings> {
     let script = peers.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let floor = floor(&script)?;
@@ -85,7 +85,7 @@ fn ours(script: &Path) -> anyhow::Result<f64> {
     })
 }
 
-/// One line there, one line back, and nothing else.
+/// The minimal client: one line out, one line in.
 fn floor(script: &Path) -> anyhow::Result<f64> {
     let mut server = Command::new("node")
         .arg(script)
@@ -100,7 +100,7 @@ fn floor(script: &Path) -> anyhow::Result<f64> {
     let mut ask = |method: &str, params: Value| -> anyhow::Result<()> {
         number += 1;
         let request = json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params});
-        // In one piece, as clients write it: the first piece of several would wake the server early.
+        // In one write, as clients do it: the first part of several would wake the server early.
         input.write_all(format!("{request}\n").as_bytes())?;
         let mark = format!("\"id\":{number}");
         loop {
@@ -130,7 +130,7 @@ fn floor(script: &Path) -> anyhow::Result<f64> {
     measured
 }
 
-/// The official Python client, in the environment that holds it.
+/// The official Python client, in its virtual environment.
 fn python(peers: &Path, script: &Path) -> anyhow::Result<f64> {
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/mcp_client.py");
     let output = Command::new(peers.join("venv/bin/python"))

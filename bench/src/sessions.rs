@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{Findings, Row, raw};
 
-/// How often each pair is measured; the better of both sides counts, since noise only slows.
+/// Number of measurements of each pair; the best of each side counts, because noise only slows down.
 const ROUNDS: usize = 3;
 
 pub(crate) fn content() -> String {
@@ -40,7 +40,7 @@ fn place() -> anyhow::Result<Place> {
     })
 }
 
-/// What became of the messages of one measurement.
+/// State of the messages after one measurement.
 #[derive(Debug, Default, Clone, Copy, serde::Serialize)]
 struct Counts {
     stored: u64,
@@ -49,8 +49,8 @@ struct Counts {
     refused: u64,
 }
 
-/// What one writer was told: the number that each of its messages got.
-struct Finished {
+/// The acknowledged sequence numbers of one writer's messages.
+struct WriterLog {
     thread: usize,
     accepted: Vec<(u64, u64)>,
     refused: u64,
@@ -61,12 +61,12 @@ fn unique(thread: usize, number: u64) -> String {
     format!("{:.<64}", format!("message {number} of writer {thread} "))
 }
 
-/// How many appends a second the store takes from so many threads.
+/// Appends per second from `writers` threads.
 pub(crate) fn rate(writers: usize, time: Duration) -> anyhow::Result<f64> {
     Ok(append_rate(writers, time)?.0)
 }
 
-/// Appends from so many threads to one session and gives the rate, after reading everything back.
+/// Appends from `writers` threads to one session and returns the rate, after reading everything back.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
 fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, Counts)> {
     let place = place()?;
@@ -89,7 +89,7 @@ fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, Counts)> 
                         Err(_) => refused += 1,
                     }
                 }
-                Finished {
+                WriterLog {
                     thread,
                     accepted,
                     refused,
@@ -112,8 +112,8 @@ fn append_rate(writers: usize, time: Duration) -> anyhow::Result<(f64, Counts)> 
     Ok(((counts.stored - counts.duplicated) as f64 / seconds, counts))
 }
 
-/// Compares what is stored with what was acknowledged, text by text and number by number.
-fn read_back(place: &Place, finished: &[Finished]) -> anyhow::Result<Counts> {
+/// Compares the stored messages with the acknowledged ones, by text and number.
+fn read_back(place: &Place, finished: &[WriterLog]) -> anyhow::Result<Counts> {
     let mut stored = HashMap::new();
     let mut counts = Counts::default();
     let mut next = 0;
@@ -291,7 +291,7 @@ fn micros_each(times: usize, mut call: impl FnMut() -> anyhow::Result<()>) -> an
         .context("no call was measured")
 }
 
-/// The time of whole commands next to a process that does nothing.
+/// The duration of whole commands compared with an empty process.
 fn start_up(agents: &Path) -> anyhow::Result<Vec<Row>> {
     const SESSIONS: u32 = 10_000;
     let home = tempfile::tempdir_in(std::env::current_dir()?)?;

@@ -1,4 +1,4 @@
-//! A durable run with nothing to do but its steps.
+//! A durable run of empty steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use anyhow::ensure;
 use cleveragents_actors::graph::{Argument, Edge, FunctionNode, Limits, NodeIndex};
 use cleveragents_actors::{Actor, ActorKind, Expression, Graph, Node, NodeKind};
 use cleveragents_application::{
-    ModelSource, RunContext, RunService, RunStart, SessionService, ToolSources, Unheard,
-    UnknownOutcome,
+    ModelSource, NoObserver, ReportTools, RunContext, RunService, RunStart, SessionService,
+    ToolSources, UnknownOutcome,
 };
 use cleveragents_domain::{DEFAULT_MAX_CONTENT_BYTES, RunId};
 use cleveragents_models::{Model, Redactor};
@@ -20,7 +20,7 @@ use cleveragents_tools::{
 };
 use serde_json::{Map, json};
 
-/// Has no model, no tool and nobody to ask.
+/// Ports without a model, tools or a user.
 struct Nothing;
 
 impl ModelSource for Nothing {
@@ -41,15 +41,15 @@ impl ToolSources for Nothing {
 
 impl Approver for Nothing {
     fn approve(&self, _request: &ApprovalRequest<'_>) -> Approval {
-        Approval::NobodyThere
+        Approval::NoUser
     }
 
     fn question(&self, _question: &Question<'_>) -> Reply {
-        Reply::NobodyThere
+        Reply::NoUser
     }
 }
 
-/// A node that counts, with the condition on its edge as the peers have it: a turn is one step.
+/// A node that counts, with the condition on its edge as in the peers: a turn is one step.
 fn counting(turns: u64) -> anyhow::Result<Actor> {
     let node = |id: &str, edges: Vec<Edge>| -> anyhow::Result<Node> {
         Ok(Node {
@@ -93,7 +93,7 @@ fn counting(turns: u64) -> anyhow::Result<Actor> {
     })
 }
 
-/// Runs so many steps on a store.
+/// Runs `steps` steps on a store.
 pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
     let sessions = SessionService::new(Arc::clone(engine), DEFAULT_MAX_CONTENT_BYTES);
     let service = RunService::new(Arc::clone(engine), sessions);
@@ -109,6 +109,8 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         sources: &Nothing,
         deferred: &BTreeSet::new(),
         extra_tools: &[],
+        reports: ReportTools::default(),
+        carried: None,
         mode: PlanMode::Normal(Phase::Session),
         profile: &profile,
         guards: &guards,
@@ -119,7 +121,7 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         instructions: Vec::new(),
         temperature: None,
         redactor: Redactor::default(),
-        watcher: &Unheard,
+        observer: &NoObserver,
         cancel: &Cancel::new(),
         unknown_outcome: UnknownOutcome::Ask,
     };

@@ -1,5 +1,5 @@
-//! A plan of many calls, and many plans at once: the program, beside the same calls made bare with the same
-//! durability, and beside a limit of memory.
+//! A plan of many calls, and many plans at once: the program compared with the same calls without a plan and with the
+//! same durability, and with a memory limit.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -25,19 +25,19 @@ use tempfile::TempDir;
 use crate::Row;
 use crate::sandbox::{Place, place, timed};
 
-/// How often both sides are measured, one right after the other: the speed of a machine changes within minutes. The
-/// round in the middle counts.
+/// Number of rounds. Each measures both sides one right after the other, because the speed of a machine changes within
+/// minutes. The median round counts.
 const ROUNDS: usize = 15;
 
 struct Nobody;
 
 impl Approver for Nobody {
     fn approve(&self, _: &ApprovalRequest<'_>) -> Approval {
-        Approval::NobodyThere
+        Approval::NoUser
     }
 
     fn question(&self, _: &Question<'_>) -> Reply {
-        Reply::NobodyThere
+        Reply::NoUser
     }
 }
 
@@ -49,7 +49,7 @@ impl Redact for Plain {
     }
 }
 
-/// The calls: writing, changing, reading and a command, in turn.
+/// The calls in turn: write, edit, read, and a command.
 fn call(number: usize) -> (&'static str, Value) {
     let path = format!("f{}.txt", number / 4);
     match number % 4 {
@@ -73,8 +73,8 @@ fn ground() -> anyhow::Result<TempDir> {
     Ok(folder)
 }
 
-/// Milliseconds that so many calls take through the gate, with every row that a plan would store, and where
-/// they were made.
+/// Milliseconds of `calls` calls through the gate, with every row that a plan would store; also returns the place where
+/// they ran.
 fn bare(calls: usize) -> anyhow::Result<(f64, (TempDir, Place))> {
     let ground = ground()?;
     let place = place()?;
@@ -165,7 +165,7 @@ impl Home {
         Ok(told["data"].clone())
     }
 
-    /// A plan whose one step makes so many calls, each after an answer of the model.
+    /// A plan with one step of `calls` calls, each after an answer of the model.
     fn plan(&self, agents: &Path, calls: usize) -> anyhow::Result<String> {
         let mut script = "at_end: fail\nanswers:\n".to_owned();
         for number in 0..calls {
@@ -194,7 +194,7 @@ impl Home {
             });
             std::fs::write(&file, text.to_string())?;
             let path = file.to_str().context("a path")?;
-            // The second plan of a size finds its actors there.
+            // The second plan of a size finds its actors registered.
             let _there_already = self.run(agents, &["actor", "add", "--config", path]);
         }
         let action = self.path(&format!("action{calls}.yaml"));
@@ -211,11 +211,11 @@ impl Home {
     }
 }
 
-/// A plan of so many calls beside the same calls bare; the start of the program does not count.
+/// A plan of `calls` calls compared with the same calls without a plan; the start of the program does not count.
 pub(super) fn overhead(agents: &Path, calls: usize) -> anyhow::Result<Row> {
     let mut rounds: Vec<(f64, f64)> = Vec::new();
-    // Removed at the end only: on ext4 without a journal, making files is slower for minutes after others were
-    // removed, which is up to a tenth of either side.
+    // Removed only at the end: on ext4 without a journal, creating files is slower for minutes after others were
+    // removed, by up to a tenth on either side.
     let (mut homes, mut places) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let home = Home::new(agents)?;
@@ -240,7 +240,7 @@ pub(super) fn overhead(agents: &Path, calls: usize) -> anyhow::Result<Row> {
     })
 }
 
-/// The most memory that a worker takes which drives so many plans at once.
+/// Peak memory of a worker that runs `plans` plans at once.
 pub(super) fn memory(agents: &Path, plans: usize) -> anyhow::Result<Row> {
     let home = Home::new(agents)?;
     let mut worker = Command::new(agents)

@@ -1,5 +1,5 @@
-//! Callers: many connections of one thread that send the same request again and again, as cheaply as possible, since
-//! they share the machine with what is measured.
+//! Load: many connections of one thread that send the same request repeatedly, as cheaply as possible, because they
+//! share the machine with the measured server.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream as Blocking};
@@ -10,15 +10,15 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use serde_json::Value;
 
-/// How long is waited for an answer at most.
+/// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is asked.
+/// The request that is sent.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
     pub(super) path: String,
     pub(super) body: String,
-    /// What every good answer holds.
+    /// A text that every successful response contains.
     pub(super) expected: &'static str,
 }
 
@@ -36,17 +36,17 @@ impl Target {
     }
 }
 
-/// What came of a load.
+/// Result of a load.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     pub(super) answered: u64,
     seconds: f64,
-    /// Milliseconds of each answer, in order of size.
+    /// Milliseconds of each response, sorted.
     times: Vec<f64>,
 }
 
 impl Load {
-    /// Answers in a second.
+    /// Responses per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
     pub(super) fn rate(&self) -> f64 {
         if self.seconds > 0.0 {
@@ -56,7 +56,7 @@ impl Load {
         }
     }
 
-    /// The time within which this part of the answers came.
+    /// The duration that this share of the responses did not exceed.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -69,11 +69,11 @@ impl Load {
     }
 }
 
-/// One caller: it waits for the answer to what it sent.
+/// One client: it waits for the response to its request.
 struct Caller {
     stream: TcpStream,
     sent: Instant,
-    /// What came of the answer so far.
+    /// The part of the response received so far.
     answer: Vec<u8>,
 }
 
@@ -81,13 +81,13 @@ impl Caller {
     fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
         self.sent = Instant::now();
         self.answer.clear();
-        // A request is small, and the one before was answered: there is room for all of it.
+        // A request is small, and the previous one was answered: the socket accepts all of it.
         let written = self.stream.write(request)?;
         ensure!(written == request.len(), "a request was sent in part");
         Ok(())
     }
 
-    /// Reads what is there, and says whether that is a whole answer.
+    /// Reads the available bytes; returns whether the response is complete.
     fn receive(&mut self, expected: &str) -> anyhow::Result<bool> {
         let mut part = [0; 4096];
         loop {
@@ -106,8 +106,8 @@ impl Caller {
     }
 }
 
-/// Sends from so many connections for some time, each again as soon as it was answered. Every answer must be a good
-/// one.
+/// Sends from `callers` connections for some time, each again as soon as it has its response. Every response must
+/// succeed.
 pub(super) fn run(target: &Target, callers: usize, time: Duration) -> anyhow::Result<Load> {
     let request = target.request();
     let mut poll = Poll::new()?;
@@ -154,7 +154,7 @@ pub(super) fn run(target: &Target, callers: usize, time: Duration) -> anyhow::Re
     })
 }
 
-/// Where an answer ends, once all of it is there.
+/// The end of a response, once it is complete.
 fn whole(buffer: &[u8]) -> anyhow::Result<Option<usize>> {
     let Some(head) = buffer.windows(4).position(|part| part == b"\r\n\r\n") else {
         return Ok(None);
@@ -188,21 +188,21 @@ fn exchange(address: SocketAddr, request: &[u8]) -> anyhow::Result<Value> {
     }
 }
 
-/// Sends once.
+/// Sends one request.
 pub(super) fn once(target: &Target) -> anyhow::Result<Value> {
     exchange(target.address, &target.request())
 }
 
-/// Reads something.
+/// Sends one GET request.
 pub(super) fn get(address: SocketAddr, path: &str) -> anyhow::Result<Value> {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
     exchange(address, request.as_bytes())
 }
 
-/// Those who listen to events.
+/// Listeners to events.
 pub(super) struct Listeners(Vec<Blocking>);
 
-/// Begins to listen from so many connections.
+/// Starts to listen from `count` connections.
 pub(super) fn listen(address: SocketAddr, count: usize) -> anyhow::Result<Listeners> {
     let request = format!("GET /api/v1/events HTTP/1.1\r\nhost: {address}\r\n\r\n");
     let mut streams = Vec::with_capacity(count);
@@ -228,8 +228,8 @@ pub(super) fn listen(address: SocketAddr, count: usize) -> anyhow::Result<Listen
 }
 
 impl Listeners {
-    /// Waits until everybody heard of a new session.
-    pub(super) fn all_hear(&self) -> anyhow::Result<()> {
+    /// Waits until every listener has received a new session.
+    pub(super) fn wait_for_session(&self) -> anyhow::Result<()> {
         for mut stream in &self.0 {
             let mut heard = Vec::new();
             while !heard.windows(15).any(|part| part == b"session.created") {

@@ -1,5 +1,4 @@
-//! How long after the endpoint has sent its first token it stands on standard output, next to a client
-//! that does nothing but read.
+//! Delay between the first token of the endpoint and its appearance on standard output, compared with a minimal client.
 
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
@@ -14,18 +13,18 @@ use super::programs::Home;
 use super::{median, row};
 use crate::Row;
 
-/// How often each is measured, in turn.
+/// Number of measurements of each side, alternating.
 const ROUNDS: usize = 60;
 
-/// How long the endpoint thinks before its first token.
+/// Delay of the endpoint before its first token.
 const THINKING: Duration = Duration::from_millis(40);
 
-/// How long it thinks after that, so that nothing but the first token can have led to the output.
+/// Delay after the first token, so that only this token can have caused the output.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const FIRST: &str = "Aurora";
 
-/// An endpoint that says when it sends its first token.
+/// An endpoint that reports when it sends its first token.
 fn endpoint() -> (ModelServer, Receiver<Instant>) {
     let (sender, receiver) = channel();
     let server = ModelServer::answering(move |_| {
@@ -41,7 +40,7 @@ fn endpoint() -> (ModelServer, Receiver<Instant>) {
     (server, receiver)
 }
 
-/// Reads until the first token was seen, and says when; then to the end.
+/// Reads until the first token, returns the time, and reads to the end.
 fn see(mut from: impl Read) -> anyhow::Result<Instant> {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
@@ -63,7 +62,7 @@ fn bare(server: &ModelServer) -> anyhow::Result<Instant> {
     stream.set_nodelay(true)?;
     let head = "POST /chat/completions HTTP/1.1\r\nhost: bench\r\nconnection: close";
     stream.write_all(format!("{head}\r\ncontent-length: 2\r\n\r\n{{}}").as_bytes())?;
-    // The server keeps the connection open; what is read after the token tells the end.
+    // The server keeps the connection open; the last chunk marks the end.
     let mut seen = Vec::new();
     let mut found = None;
     let mut buffer = [0; 4096];

@@ -1,4 +1,4 @@
-//! Running programs for a measurement: clean surroundings, a bound on time, and the memory they took.
+//! Runs programs for a measurement: clean environment, timeout, and peak memory.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-/// How often the memory of a program is looked at. What is read is the most it ever had, so only what
-/// it takes in its last instants can be missed.
+/// Poll interval for the memory of a program. The kernel reports the peak, so only growth in its last instants can be
+/// missed.
 const GLANCE: Duration = Duration::from_millis(1);
 
-/// A folder for everything a program keeps, and the variables it sees.
+/// A folder for all files of a program, and its environment variables.
 pub(super) struct Home {
     pub(super) folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
@@ -21,7 +21,7 @@ pub(super) struct Home {
 impl Home {
     pub(super) fn new(variables: &[(&str, &str)]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
-        // Codex puts no helpers where temporary files are.
+        // Codex does not install its helpers in the system's temporary folder.
         std::fs::create_dir(folder.path().join("tmp"))?;
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Ok(Self {
@@ -53,7 +53,7 @@ impl Home {
         command
     }
 
-    /// The `data` of one of our commands.
+    /// The `data` of the response of one of our commands.
     pub(super) fn data(&self, agents: &Path, arguments: &[&str]) -> anyhow::Result<Value> {
         let all = [&["--format", "json"], arguments].concat();
         let output = self.command(agents, &all).output()?;
@@ -64,7 +64,7 @@ impl Home {
     }
 }
 
-/// Runs a program to its end: its standard output and how many milliseconds it took.
+/// Runs a program to its end; returns its standard output and the duration in milliseconds.
 pub(super) fn timed(mut command: Command) -> anyhow::Result<(String, f64)> {
     let started = Instant::now();
     let output = command.output()?;
@@ -78,7 +78,7 @@ pub(super) fn timed(mut command: Command) -> anyhow::Result<(String, f64)> {
     Ok((String::from_utf8_lossy(&output.stdout).into_owned(), time))
 }
 
-/// Runs a program to its end: the most memory it had at once, in MiB.
+/// Runs a program to its end; returns its peak memory in MiB.
 pub(super) fn peak(mut command: Command) -> anyhow::Result<f64> {
     let mut child = command
         .stdout(Stdio::null())

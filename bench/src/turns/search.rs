@@ -24,10 +24,10 @@ use super::row;
 use crate::Row;
 use crate::sandbox::{generate, place, timed as time_of};
 
-/// How often each pattern is looked for by either; the best counts, since noise only slows.
+/// Number of searches per pattern and program; the best counts, because noise only slows down.
 const ROUNDS: usize = 9;
 
-/// What is looked for: a name and the pattern.
+/// Name and pattern of each search.
 const PATTERNS: [(&str, &str); 4] = [
     ("nothing", "no_such_function"),
     ("rare word", r"function_31337\("),
@@ -35,16 +35,16 @@ const PATTERNS: [(&str, &str); 4] = [
     ("regular expression", r"fn \w+_\d*77\(\) -> \w+"),
 ];
 
-/// Nobody is asked.
-struct Nobody;
+/// An approver that is never asked.
+struct NoApprover;
 
-impl Approver for Nobody {
+impl Approver for NoApprover {
     fn approve(&self, _: &ApprovalRequest<'_>) -> Approval {
-        Approval::NobodyThere
+        Approval::NoUser
     }
 
     fn question(&self, _: &Question<'_>) -> Reply {
-        Reply::NobodyThere
+        Reply::NoUser
     }
 }
 
@@ -56,7 +56,7 @@ impl Redact for Secrets {
     }
 }
 
-/// Milliseconds and lines that rg takes and finds.
+/// Milliseconds of rg, and the number of lines that it finds.
 fn rg(program: &Path, folder: &Path, pattern: &str) -> anyhow::Result<(f64, usize)> {
     let (time, output) = time_of(|| {
         Ok(Command::new(program)
@@ -65,7 +65,7 @@ fn rg(program: &Path, folder: &Path, pattern: &str) -> anyhow::Result<(f64, usiz
             .stdin(Stdio::null())
             .output()?)
     })?;
-    // 1 says that nothing was found.
+    // Exit code 1: no match.
     ensure!(matches!(output.status.code(), Some(0 | 1)), "rg fails");
     Ok((
         time,
@@ -73,7 +73,7 @@ fn rg(program: &Path, folder: &Path, pattern: &str) -> anyhow::Result<(f64, usiz
     ))
 }
 
-/// How many lines an answer says there are.
+/// The number of lines that an answer reports.
 fn lines_found(outcome: &CallOutcome) -> anyhow::Result<usize> {
     let CallOutcome::Succeeded(done) = outcome else {
         bail!("the search was not done: {}", outcome.for_model());
@@ -101,7 +101,7 @@ pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Re
         guards: &Guards::default(),
         rules: &rules,
         workspace: Some(&workspace),
-        approver: &Nobody,
+        approver: &NoApprover,
         budget: &StoreBudget::new(Arc::clone(&engine), Vec::new()),
         ledger: &StoreLedger::new(engine, None),
         redactor: &Secrets(Redactor::default()),
@@ -135,7 +135,7 @@ pub(super) fn measure(agents: &Path, program: &Path, files: usize) -> anyhow::Re
     Ok(rows)
 }
 
-/// The same as a command of its own, for which the sandbox must be looked through first.
+/// The same search as a separate command, which scans the sandbox for changes first.
 fn whole(agents: &Path, program: &Path, tree: &Path, files: usize) -> anyhow::Result<Row> {
     let home = Home::new(&[])?;
     let path = tree.to_str().context("a path")?;

@@ -1,40 +1,38 @@
-//! A turn of twenty calls that read, change and run something, next to codex doing the same against the
-//! same endpoint.
+//! A turn of twenty calls that read, edit and run something, compared with codex at the same task and endpoint.
 //!
-//! Codex has no tool that reads a file, so it reads with `cat` as its models do. It runs without its own
-//! confinement, without login shells and without what it would fetch from the network, which is the
-//! fastest it can be; ours does everything that it does for a user.
+//! Codex has no tool that reads a file, so it reads with `cat` as its models do. It runs in its fastest configuration:
+//! without its sandbox, login shells and network access. Ours runs with everything that a user gets.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use cleveragents_testkit::model_server::{ModelServer, Received, Response, Step};
+use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest, Response, Step};
 use serde_json::{Value, json};
 
 use super::programs::{Home, peak, timed};
 use super::{median, row};
 use crate::Row;
 
-/// How many calls a turn makes.
+/// Number of calls of a turn.
 pub(super) const CALLS: usize = 20;
 
-/// How often the turn is done by either, in turn.
+/// Number of turns of each program, alternating.
 const ROUNDS: usize = 7;
 
-/// How many files the folder has.
+/// Number of files in the folder.
 const FILES: usize = 8;
 
 const MODEL: &str = "gpt-5.5";
 
-/// A step of the work, whoever does it.
+/// A call, independent of the program.
 enum Call {
     Read(String),
     Edit { path: String, line: usize },
     Run(String),
 }
 
-/// What is done at a step.
+/// The call of a step.
 fn call(step: usize) -> Call {
     let path = format!("part_{}.txt", step % FILES);
     match step % 3 {
@@ -48,7 +46,7 @@ fn call(step: usize) -> Call {
 }
 
 fn old_line(number: usize) -> String {
-    format!("line {number} of a text that somebody wrote down")
+    format!("line {number} of a text that was written down")
 }
 
 fn new_line(number: usize) -> String {
@@ -59,7 +57,7 @@ fn content() -> String {
     (0..200).map(|number| old_line(number) + "\n").collect()
 }
 
-/// The files as they must be in the end.
+/// The expected files after the turn.
 fn expected() -> Vec<(String, String)> {
     let mut files: Vec<_> = (0..FILES)
         .map(|number| (format!("part_{number}.txt"), content()))
@@ -90,7 +88,7 @@ fn check(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A call as our tools know it.
+/// A call in the format of our tools.
 fn ours(step: usize) -> Value {
     let (name, arguments) = match call(step) {
         Call::Read(path) => ("builtin_S_file-read", json!({"path": path})),
@@ -106,7 +104,7 @@ fn ours(step: usize) -> Value {
     function(step, name, &arguments)
 }
 
-/// A call as codex's tools know it.
+/// A call in the format of codex's tools.
 fn theirs(step: usize) -> Value {
     let run = |command: String| {
         let arguments = json!({"cmd": command, "login": false});
@@ -134,8 +132,8 @@ fn function(step: usize, name: &str, arguments: &Value) -> Value {
     })
 }
 
-/// Answers with the next call of whoever asks, and with a text after the last.
-fn answer(request: &Received) -> Response {
+/// Responds with the next call of the requesting program, and with a text after the last.
+fn answer(request: &ReceivedRequest) -> Response {
     if !request.path.ends_with("/responses") {
         return Response::json(404, "{}");
     }
@@ -187,7 +185,7 @@ fn answer(request: &Received) -> Response {
     response
 }
 
-/// Our side: each turn in a session of its own, in a sandbox that it makes.
+/// Our side: each turn in its own session and sandbox.
 struct Ours<'a> {
     agents: &'a Path,
     home: Home,
@@ -262,7 +260,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Codex, in a folder of its own for each turn.
+/// Codex, in its own folder for each turn.
 struct Codex<'a> {
     program: &'a Path,
     home: Home,
@@ -317,7 +315,7 @@ pub(super) fn measure(agents: &Path, program: &Path) -> anyhow::Result<Vec<Row>>
     let url = server.url();
     let (ours, codex) = (Ours::new(agents, &url)?, Codex::new(program, &url)?);
     let (version, _) = timed(codex.home.command(program, &["--version"]))?;
-    // The first turn makes databases and the like.
+    // The first turn creates databases and caches.
     timed(ours.tell(&ours.session()?))?;
     timed(codex.exec(&codex.home.path("first"))?)?;
     let (mut times, mut others) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Reading what other agents send, in either version, without asking for more than is needed.
+//! Parses what other agents send, in either version, requiring only what is needed.
 
 use cleveragents_domain::TaskState;
 use serde_json::Value;
@@ -9,21 +9,21 @@ use crate::task::{Artifact, ArtifactUpdate, StatusUpdate, StreamResponse, Task, 
 /// Maximum number of characters of an unknown word that an error repeats.
 const MAX_SHOWN: usize = 40;
 
-/// Why a response cannot be used.
+/// A response is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// It is neither a task, a message nor an update.
-    #[error("it told something that is neither a task, a message nor an update")]
+    #[error("it sent something that is neither a task, a message nor an update")]
     UnknownKind,
-    /// The state of the task is not known.
+    /// The state of the task is unknown.
     #[error("its task is in the state `{0}`, which is unknown")]
     UnknownState(String),
-    /// An update about an artifact lacks the artifact.
-    #[error("it told of a result without telling it")]
+    /// An artifact update lacks the artifact.
+    #[error("it announced a result without sending it")]
     MissingArtifact,
 }
 
-/// Reads the result of a method, or an event of a stream: wrapped as in 1.0, with a `kind` as in 0.3, or a bare task.
+/// Parses the result of a method, or an event of a stream: wrapped as in 1.0, with a `kind` as in 0.3, or a bare task.
 pub fn read_response(value: &Value) -> Result<StreamResponse, ReadError> {
     if let Some(task) = value.get("task").filter(|task| task.is_object()) {
         return Ok(StreamResponse::Task(read_task(task)?));
@@ -91,7 +91,7 @@ fn read_status(status: &Value) -> Result<TaskStatus, ReadError> {
     })
 }
 
-/// `TASK_STATE_INPUT_REQUIRED`, `input-required` and `input_required` are the same.
+/// Parses a state. `TASK_STATE_INPUT_REQUIRED`, `input-required` and `input_required` are the same.
 fn read_state(name: &str) -> Result<TaskState, ReadError> {
     let plain = name
         .trim_start_matches("TASK_STATE_")
@@ -186,7 +186,7 @@ pub fn readable_text(parts: &[Part]) -> String {
     let mut was_text = true;
     for part in parts {
         let is_text = matches!(part.content, PartContent::Text(_));
-        // Texts continue each other; everything else is a paragraph of its own.
+        // Consecutive texts are concatenated; everything else is a separate paragraph.
         if !(all.is_empty() || is_text && was_text) {
             all.push_str("\n\n");
         }
@@ -206,7 +206,7 @@ pub fn readable_text(parts: &[Part]) -> String {
                 let bytes = (raw.len() / 4 * 3).to_string();
                 all.extend(["[file ", name(), ", ", media(), ", ", &bytes, " bytes]"]);
             }
-            PartContent::Unknown(_) => all.push_str("[a part that this program does not know]"),
+            PartContent::Unknown(_) => all.push_str("[an unsupported part]"),
         }
         was_text = is_text;
     }
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(
             readable_text(&message.parts),
             "ab\n\n```json\n{\n  \"n\": 1\n}\n```\n\n[file f, text/plain: https://x.example/f]\
-             \n\n[file g, image/png, 3 bytes]\n\n[a part that this program does not know]"
+             \n\n[file g, image/png, 3 bytes]\n\n[an unsupported part]"
         );
     }
 
@@ -349,7 +349,7 @@ mod tests {
     }
 
     proptest! {
-        /// The client reads back what the server writes, in both versions.
+        /// The client parses what the server writes, in both versions.
         #[test]
         fn responses_survive_the_wire_in_both_versions(response in response()) {
             let current = json!(response);

@@ -1,7 +1,7 @@
-//! [`AgentCard`]: what an agent says about itself: where and how it is called, what it can do.
+//! [`AgentCard`]: description of an agent: where and how it is called, and what it can do.
 //!
-//! Serialized as 1.0 ([`crate::v0_3::card`] makes that of 0.3); read from cards of both versions, without asking for
-//! more than a client needs.
+//! Serialized as 1.0 ([`crate::v0_3::card`] converts to 0.3); parsed from cards of both versions, requiring only what a
+//! client needs.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use serde_json::Value;
 
 use crate::method::ProtocolVersion;
 
-/// How requests go over the wire.
+/// Transport binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub enum Binding {
     /// JSON-RPC over HTTP.
     #[serde(rename = "JSONRPC")]
     JsonRpc,
-    /// Paths and JSON over HTTP.
+    /// REST-like paths with JSON over HTTP.
     #[serde(rename = "HTTP+JSON")]
     HttpJson,
 }
 
 impl Binding {
-    /// Its name on a card.
+    /// Name on a card.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::JsonRpc => "JSONRPC",
@@ -31,7 +31,7 @@ impl Binding {
         }
     }
 
-    /// A card that names none means JSON-RPC.
+    /// Parses a binding. A card that names none means JSON-RPC.
     fn read(value: &Value) -> Option<Self> {
         match value.as_str() {
             None => Some(Self::JsonRpc),
@@ -42,17 +42,17 @@ impl Binding {
     }
 }
 
-/// A way to call an agent.
+/// An endpoint of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
 pub struct AgentInterface {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     pub url: String,
     pub protocol_binding: Binding,
     #[serde(serialize_with = "serialize_version")]
     pub protocol_version: ProtocolVersion,
-    /// Which of several agents at the address.
+    /// Selects one of several agents at the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
@@ -68,7 +68,7 @@ fn serialize_version<S: Serializer>(
     serializer.serialize_str(version.as_str())
 }
 
-/// What an agent can do beyond answering messages.
+/// Capabilities of an agent beyond answering messages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
@@ -96,7 +96,7 @@ pub struct AgentExtension {
     pub params: Option<Value>,
 }
 
-/// Something an agent does.
+/// A skill of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
 pub struct AgentSkill {
@@ -106,13 +106,13 @@ pub struct AgentSkill {
     pub description: String,
 }
 
-/// How a client authenticates.
+/// Authentication method of clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum SecurityScheme {
     /// The `Authorization` header, with a scheme such as `Bearer`.
     #[serde(rename = "httpAuthSecurityScheme")]
     HttpAuth {
-        /// The scheme.
+        /// Name of the scheme.
         scheme: String,
     },
     /// A key in a header, a query parameter or a cookie.
@@ -120,7 +120,7 @@ pub enum SecurityScheme {
     ApiKey {
         /// `header`, `query` or `cookie`.
         location: String,
-        /// Its name there.
+        /// Name of the header, parameter or cookie.
         name: String,
     },
     /// OAuth 2.0, whose tokens are sent as `Bearer`.
@@ -132,7 +132,7 @@ pub enum SecurityScheme {
 }
 
 impl SecurityScheme {
-    /// Reads a scheme of either version; `None` for a kind that is not known here.
+    /// Parses a scheme of either version; `None` for an unknown kind.
     fn read(scheme: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let of_http = text(&scheme["httpAuthSecurityScheme"]["scheme"]);
@@ -168,7 +168,7 @@ impl SecurityScheme {
 
 /// A scheme by which a client must authenticate, and the scopes that it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it all")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct SecurityRequirement {
     pub scheme: String,
     pub scopes: Vec<String>,
@@ -190,7 +190,7 @@ impl Serialize for SecurityRequirement {
     }
 }
 
-/// What an agent says about itself.
+/// Description of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
@@ -198,7 +198,7 @@ pub struct AgentCard {
     pub name: String,
     pub description: String,
     pub version: String,
-    /// In the order that the agent prefers.
+    /// In the agent's order of preference.
     pub supported_interfaces: Vec<AgentInterface>,
     pub capabilities: AgentCapabilities,
     pub default_input_modes: Vec<String>,
@@ -211,8 +211,8 @@ pub struct AgentCard {
 }
 
 impl AgentCard {
-    /// Reads what a client needs of a card of either version: name, interfaces, capabilities and security schemes. What
-    /// is not known here is left out. `None` when the card is no object.
+    /// Parses what a client needs of a card of either version: name, interfaces, capabilities and security schemes.
+    /// Unknown entries are skipped. `None` when the card is not an object.
     pub fn read(card: &Value) -> Option<Self> {
         if !card.is_object() {
             return None;
@@ -246,8 +246,8 @@ impl AgentCard {
         })
     }
 
-    /// The header that carries a client's token, when the agent takes it in a header of its own instead of
-    /// `Authorization: Bearer …`.
+    /// The header that carries a client's token, when the agent expects it in a header other than `Authorization:
+    /// Bearer …`.
     pub fn api_key_header(&self) -> Option<&str> {
         if self
             .security_schemes
@@ -267,7 +267,7 @@ impl AgentCard {
     }
 }
 
-/// The interfaces of a card of either version that are known here, in the order of the card.
+/// The known interfaces of a card of either version, in the order of the card.
 fn interfaces(card: &Value) -> Vec<AgentInterface> {
     let mut found = Vec::new();
     for listed in card["supportedInterfaces"].as_array().into_iter().flatten() {

@@ -1,75 +1,75 @@
-//! [`Error`]: why a request failed, and how each binding reports it. The one table of error codes.
+//! [`Error`]: why a request failed, and how each binding reports it. Contains the complete table of error codes.
 
 use serde_json::{Value, json};
 
-/// The domain of the reasons that the protocol defines.
+/// Domain of the reasons that the protocol defines.
 const PROTOCOL_DOMAIN: &str = "a2a-protocol.org";
 
-/// The domain of the reasons that CleverAgents adds.
+/// Domain of the reasons that CleverAgents adds.
 const OWN_DOMAIN: &str = "cleveragents";
 
-/// What went wrong, as programs tell it apart.
+/// Machine-readable reason of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorReason {
-    /// The task does not exist, or the caller cannot see it.
+    /// The task does not exist, or is not visible to the caller.
     TaskNotFound,
-    /// The task is over.
+    /// The task has ended.
     TaskNotCancelable,
-    /// The agent sends no push notifications.
+    /// The agent does not support push notifications.
     PushNotificationNotSupported,
-    /// The agent does not offer the operation, or not for this task.
+    /// The agent does not support the operation, or not for this task.
     UnsupportedOperation,
-    /// A part, or the body, is of a media type that the agent does not accept.
+    /// The agent does not accept the media type of a part or of the body.
     ContentTypeNotSupported,
     /// The client must support an extension.
     ExtensionSupportRequired,
-    /// The agent does not speak the version.
+    /// The agent does not support the protocol version.
     VersionNotSupported,
     /// The body is not JSON.
     Parse,
-    /// The body is no request.
+    /// The body is not a request.
     InvalidRequest,
     /// The method does not exist.
     MethodNotFound,
-    /// The parameters are wrong.
+    /// The parameters are invalid.
     InvalidParams,
     /// The server failed.
     Internal,
     /// Something other than a task does not exist.
     NotFound,
-    /// The caller is unknown.
+    /// The caller is not authenticated.
     Unauthenticated,
     /// The caller's role does not permit this.
     Forbidden,
-    /// It cannot be done in this state, or failed.
+    /// The operation is not possible in this state, or failed.
     InvalidState,
-    /// It exists already.
+    /// The entity already exists.
     AlreadyExists,
     /// A budget is exhausted.
     BudgetExceeded,
-    /// Another process changed it first.
+    /// Another process changed the entity first.
     VersionConflict,
     /// The plan failed.
     PlanFailed,
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     InvalidConfiguration,
     /// The request is too large.
     RequestTooLarge,
     /// The caller sends too many requests.
     RateLimited,
-    /// The server, or its database, cannot take the request now.
+    /// The server, or its database, is temporarily unavailable.
     Unavailable,
 }
 
-/// How a reason looks on the wire.
+/// Wire representation of a reason.
 struct Wire {
-    /// The code of JSON-RPC.
+    /// JSON-RPC code.
     code: i64,
-    /// The HTTP status.
+    /// HTTP status.
     status: u16,
-    /// The status of gRPC, by name.
+    /// Name of the gRPC status.
     grpc: &'static str,
-    /// The name of the reason.
+    /// Name of the reason.
     reason: &'static str,
 }
 
@@ -83,7 +83,7 @@ const fn wire(code: i64, status: u16, grpc: &'static str, reason: &'static str) 
 }
 
 impl ErrorReason {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 24] = [
         Self::TaskNotFound,
         Self::TaskNotCancelable,
@@ -149,18 +149,18 @@ impl ErrorReason {
         }
     }
 
-    /// The code of JSON-RPC.
+    /// JSON-RPC code.
     pub const fn code(self) -> i64 {
         self.wire().code
     }
 
-    /// The HTTP status of the HTTP+JSON binding.
+    /// HTTP status of the HTTP+JSON binding.
     pub const fn http_status(self) -> u16 {
         self.wire().status
     }
 
-    /// The HTTP status of the JSON-RPC binding: 200, except where a client or a proxy must act on it without reading
-    /// the body.
+    /// HTTP status of the JSON-RPC binding: 200, except where a client or a proxy must act on it without reading the
+    /// body.
     pub const fn json_rpc_http_status(self) -> u16 {
         match self.wire().status {
             status @ (401 | 403 | 413 | 429 | 503) => status,
@@ -168,7 +168,7 @@ impl ErrorReason {
         }
     }
 
-    /// The name of the reason, such as `TASK_NOT_FOUND`.
+    /// Name of the reason, such as `TASK_NOT_FOUND`.
     pub const fn name(self) -> &'static str {
         self.wire().reason
     }
@@ -179,18 +179,18 @@ impl ErrorReason {
     }
 }
 
-/// Why a request failed.
+/// A request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     reason: ErrorReason,
     message: String,
-    /// Facts for programs, in the order in which they were added.
+    /// Machine-readable facts, in the order in which they were added.
     metadata: Vec<(String, String)>,
 }
 
 impl Error {
-    /// An error without facts.
+    /// Creates an error without facts.
     pub fn new(reason: ErrorReason, message: impl Into<String>) -> Self {
         Self {
             reason,
@@ -199,35 +199,35 @@ impl Error {
         }
     }
 
-    /// Wrong parameters.
+    /// Creates an error for invalid parameters.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(ErrorReason::InvalidParams, message)
     }
 
-    /// A member that is not what it has to be.
+    /// Creates an error for a field with an unexpected value.
     pub fn invalid_field(name: &str, expected: &str) -> Self {
         Self::invalid_params(format!("`{name}` must be {expected}")).with("field", name)
     }
 
-    /// A task that does not exist, or that the caller cannot see.
+    /// Creates an error for a task that does not exist, or is not visible to the caller.
     pub fn task_not_found(id: &str) -> Self {
         let shown: String = id.chars().take(64).collect();
         Self::new(ErrorReason::TaskNotFound, "the task does not exist").with("taskId", shown)
     }
 
-    /// Adds a fact for programs.
+    /// Adds a machine-readable fact.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.metadata.push((name.to_owned(), value.into()));
         self
     }
 
-    /// What went wrong.
+    /// Reason of the failure.
     pub const fn reason(&self) -> ErrorReason {
         self.reason
     }
 
-    /// A fact.
+    /// Returns a fact by name.
     pub fn fact(&self, name: &str) -> Option<&str> {
         let mut facts = self.metadata.iter();
         facts

@@ -1,20 +1,20 @@
-//! [`Fields`]: reads the members of a JSON object that a client sent.
+//! [`Fields`]: reads the fields of a JSON object that a client sent.
 //!
-//! Clients write `taskId` or `task_id`, numbers as strings and `null` for an absent member; all of that is accepted, and
-//! unknown members are ignored.
+//! Clients write `taskId` or `task_id`, numbers as strings and `null` for an absent field; all of that is accepted, and
+//! unknown fields are ignored.
 
 use serde_json::{Map, Value};
 
 use crate::error::Error;
 
-/// Maximum length, in bytes, of an id that a client chooses.
+/// Maximum length, in bytes, of an id chosen by a client.
 const MAX_ID_BYTES: usize = 512;
 
-/// The members of a JSON object.
+/// The fields of a JSON object.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a>(pub &'a Map<String, Value>);
 
-/// `taskId` as `task_id`.
+/// Converts `taskId` to `task_id`.
 fn snake_case(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
@@ -27,7 +27,7 @@ fn snake_case(name: &str) -> String {
 }
 
 impl<'a> Fields<'a> {
-    /// A member; `None` when it is absent or `null`.
+    /// A field; `None` when it is absent or `null`.
     pub fn get(self, name: &str) -> Option<&'a Value> {
         self.0
             .get(name)
@@ -45,13 +45,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A string that must be there.
+    /// A required string.
     pub fn required_text(self, name: &str) -> Result<&'a str, Error> {
         self.text(name)?
             .ok_or_else(|| Error::invalid_params(format!("`{name}` is missing")))
     }
 
-    /// An id that the client chose.
+    /// An id chosen by the client.
     pub fn id(self, name: &str) -> Result<Option<&'a str>, Error> {
         let found = self.text(name)?;
         match found {
@@ -62,7 +62,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number, also as a string or as `2.0`.
+    /// An integer, also as a string or as `2.0`.
     pub fn integer(self, name: &str) -> Result<Option<i64>, Error> {
         let found = match self.get(name) {
             None => return Ok(None),
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The members of an object.
+    /// The fields of a nested object.
     pub fn object(self, name: &str) -> Result<Option<Self>, Error> {
         match self.get(name) {
             None => Ok(None),
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// `historyLength`: how many of the last messages a task comes with; `None` for all.
+    /// `historyLength`: maximum number of latest messages returned with a task; `None` for all.
     pub fn history_length(self) -> Result<Option<u64>, Error> {
         self.integer("historyLength")?
             .map(|number| {

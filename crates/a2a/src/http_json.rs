@@ -1,15 +1,15 @@
-//! The HTTP+JSON binding: which path stands for which method, for the client that builds paths and for the server
-//! that reads them.
+//! The HTTP+JSON binding: the mapping between paths and methods, for the client that builds paths and for the server
+//! that parses them.
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorReason};
 use crate::method::Method;
 
-/// The media type of responses.
+/// Media type of responses.
 pub const MEDIA_TYPE: &str = "application/a2a+json";
 
-/// The method of an HTTP request.
+/// HTTP method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of HTTP")]
 pub enum Verb {
@@ -18,7 +18,7 @@ pub enum Verb {
     Delete,
 }
 
-/// The verb of a method, and its path below the address of the interface and the tenant. `config` is the id of a push
+/// The verb of a method, and its path below the URL of the interface and the tenant. `config` is the id of a push
 /// configuration.
 pub fn path(method: Method, task: &str, config: &str) -> (Verb, Vec<String>) {
     let tasks = |last: &str| vec!["tasks".to_owned(), last.to_owned()];
@@ -47,24 +47,24 @@ pub fn path(method: Method, task: &str, config: &str) -> (Verb, Vec<String>) {
     }
 }
 
-/// A request as the router of a server matched it. Parts of the path that it does not have are empty.
+/// A request as matched by the router of a server. Path segments that it does not have are empty.
 #[derive(Debug, Clone, Copy)]
-pub struct Matched<'a> {
-    /// The verb.
+pub struct MatchedRequest<'a> {
+    /// HTTP method.
     pub verb: Verb,
-    /// The whole path.
+    /// Complete path.
     pub path: &'a str,
-    /// The part for the tenant.
+    /// Segment of the tenant.
     pub tenant: &'a str,
-    /// The part for the task, with the action behind a colon.
+    /// Segment of the task, with the action after a colon.
     pub task: &'a str,
-    /// The part for the push configuration.
+    /// Segment of the push configuration.
     pub config: &'a str,
 }
 
-/// The method that a request stands for, and the parameters in its path.
-pub fn method(matched: Matched<'_>) -> Result<(Method, Map<String, Value>), Error> {
-    let Matched {
+/// The method of a request, and the parameters in its path.
+pub fn method(matched: MatchedRequest<'_>) -> Result<(Method, Map<String, Value>), Error> {
+    let MatchedRequest {
         verb,
         path,
         tenant,
@@ -110,7 +110,7 @@ pub fn method(matched: Matched<'_>) -> Result<(Method, Map<String, Value>), Erro
             _ => {
                 return Err(Error::new(
                     ErrorReason::MethodNotFound,
-                    "a task can be looked at, and takes `:cancel` and `:subscribe`",
+                    "a task supports GET, `:cancel` and `:subscribe`",
                 ));
             }
         }
@@ -118,7 +118,7 @@ pub fn method(matched: Matched<'_>) -> Result<(Method, Map<String, Value>), Erro
     Ok((method, params))
 }
 
-/// Removes from the parameters of a body, or of a query, what only the path may name, and adds what it does.
+/// Removes from the parameters of a body or a query those that only the path may set, and adds the path's.
 pub fn merge(method: Method, params: &mut Map<String, Value>, from_path: Map<String, Value>) {
     for name in ["task_id", "tenant", "taskId"] {
         params.remove(name);
@@ -129,7 +129,7 @@ pub fn merge(method: Method, params: &mut Map<String, Value>, from_path: Map<Str
     params.extend(from_path);
 }
 
-/// Reads the parameters in a body.
+/// Parses the parameters in a body.
 pub fn read_body(method: Method, body: &[u8]) -> Result<Map<String, Value>, Error> {
     let may_be_empty = matches!(method, Method::CancelTask | Method::SubscribeToTask);
     if may_be_empty && body.iter().all(u8::is_ascii_whitespace) {
@@ -147,7 +147,7 @@ pub fn read_body(method: Method, body: &[u8]) -> Result<Map<String, Value>, Erro
 
 #[cfg(test)]
 mod tests {
-    use super::{Matched, Verb, merge, method, path, read_body};
+    use super::{MatchedRequest, Verb, merge, method, path, read_body};
     use crate::method::Method;
     use serde_json::{Value, json};
 
@@ -158,7 +158,7 @@ mod tests {
             let part = segments.get(number).filter(|_| is_tasks);
             part.map_or("", String::as_str)
         };
-        let request = Matched {
+        let request = MatchedRequest {
             verb,
             path: &whole,
             tenant: "",

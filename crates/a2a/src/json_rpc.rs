@@ -7,12 +7,13 @@ use crate::error::{Error, ErrorReason};
 
 const JSON_RPC: &str = "2.0";
 
-/// A request as a server reads it.
+/// A request received by a server.
 #[derive(Debug)]
 pub struct Request {
-    /// The id, which the response repeats; `null` when the request has none.
+    /// Id that the response repeats; `null` when the request has none.
     pub id: Value,
-    /// What is called. Read apart from the id, so that an error can be sent with the id.
+    /// Method and parameters. Parsed separately from the id, so that an error can be sent with the
+    /// id.
     pub call: Result<Call, Error>,
 }
 
@@ -25,13 +26,15 @@ pub struct Call {
 }
 
 impl Request {
-    /// Reads a request. An error here has no id to be sent with.
+    /// Parses a request. An error here has no id to be sent with.
     pub fn parse(body: &[u8]) -> Result<Self, Error> {
         let value: Value = serde_json::from_slice(body)
             .map_err(|_| Error::new(ErrorReason::Parse, "the body is not JSON"))?;
         let invalid = |why: &str| Error::new(ErrorReason::InvalidRequest, why);
         let Value::Object(mut fields) = value else {
-            return Err(invalid("a request is one object; batches are not taken"));
+            return Err(invalid(
+                "a request is one object; batches are not supported",
+            ));
         };
         let id = match fields.remove("id") {
             None | Some(Value::Null) => Value::Null,
@@ -56,12 +59,12 @@ impl Request {
     }
 }
 
-/// The body of a request as a client sends it.
+/// The body of a request to send.
 pub fn request(method: &str, params: &Value) -> String {
     json!({"jsonrpc": JSON_RPC, "id": 1, "method": method, "params": params}).to_string()
 }
 
-/// The response to a request that succeeded, and each event of a stream.
+/// A successful response, and each event of a stream.
 #[derive(Debug, Serialize)]
 pub struct Success<'a, T> {
     jsonrpc: &'static str,
@@ -70,7 +73,7 @@ pub struct Success<'a, T> {
 }
 
 impl<'a, T: Serialize> Success<'a, T> {
-    /// The response with a result.
+    /// Creates a response with a result.
     pub const fn new(id: &'a Value, result: &'a T) -> Self {
         Self {
             jsonrpc: JSON_RPC,
@@ -80,12 +83,12 @@ impl<'a, T: Serialize> Success<'a, T> {
     }
 }
 
-/// The response to a request that failed.
+/// Creates the response to a failed request.
 pub fn failure(id: &Value, error: &Error) -> Value {
     json!({"jsonrpc": JSON_RPC, "id": id, "error": error.json_rpc()})
 }
 
-/// The result of a response that reports no error; `None` when it is none of JSON-RPC.
+/// The result of a response without an error; `None` when it is not a JSON-RPC response.
 pub fn into_result(mut response: Value) -> Option<Value> {
     response.get_mut("result").map(Value::take)
 }

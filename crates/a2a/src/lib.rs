@@ -1,9 +1,9 @@
 //! The A2A protocol (Agent2Agent, versions 1.0 and 0.3), for the server that offers it and for the client that calls
 //! other agents.
 //!
-//! Data and its JSON only: no I/O, no store, no HTTP types. What a server accepts is read leniently and reported as an
-//! [`Error`] when it is wrong ([`Fields`]); what it sends is serialized from the types here. What other agents send is
-//! read by [`agent`], in either version. Version 0.3 is JSON made into 1.0 and back ([`v0_3`]).
+//! Data types and their JSON only: no I/O, no store, no HTTP types. A server parses requests leniently and reports
+//! invalid ones as an [`Error`] ([`Fields`]); it serializes responses from the types here. [`agent`] parses what other
+//! agents send, in either version. Version 0.3 is converted to and from the JSON of 1.0 ([`v0_3`]).
 
 pub mod agent;
 mod card;
@@ -31,14 +31,14 @@ pub use task::{
     task_state_name,
 };
 
-/// The header with the protocol version of a request. A request without it speaks 0.3.
+/// Header with the protocol version of a request. A request without it uses 0.3.
 pub const VERSION_HEADER: &str = "a2a-version";
 
-/// The header with the extensions that a client asks for, and that a server used.
+/// Header with the extensions that a client requests, and that a server used.
 pub const EXTENSIONS_HEADER: &str = "a2a-extensions";
 
-/// Where the agent card is, below the address of an agent.
+/// Path of the agent card, below the URL of an agent.
 pub const CARD_PATH: &str = "/.well-known/agent-card.json";
 
-/// Where agents of 0.3 have their card.
+/// Path of the agent card in version 0.3.
 pub const CARD_PATH_V0_3: &str = "/.well-known/agent.json";

@@ -20,7 +20,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Who a message is from.
+/// Sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// The client.
@@ -45,36 +45,36 @@ impl Role {
     }
 }
 
-/// What a part holds.
+/// Content of a part.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartContent {
     /// Text.
     Text(String),
-    /// The bytes of a file, in standard base64 with padding.
+    /// Bytes of a file, in standard base64 with padding.
     Raw(String),
-    /// Where a file is.
+    /// URL of a file.
     Url(String),
-    /// Any JSON, `null` included.
+    /// Any JSON, including `null`.
     Data(Value),
-    /// Content of a kind that this version does not know, as another agent sent it.
+    /// Content of an unknown kind, as another agent sent it.
     Unknown(Map<String, Value>),
 }
 
-/// A piece of a message or of an artifact.
+/// A part of a message or of an artifact.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// What it holds.
+    /// Content of the part.
     pub content: PartContent,
-    /// The name of the file.
+    /// Name of the file.
     pub filename: Option<String>,
-    /// The media type of the content.
+    /// Media type of the content.
     pub media_type: Option<String>,
-    /// Facts about it.
+    /// Facts about the part.
     pub metadata: Option<Map<String, Value>>,
 }
 
 impl Part {
-    /// A part that holds something, without facts about it.
+    /// Creates a part without facts.
     pub const fn new(content: PartContent) -> Self {
         Self {
             content,
@@ -84,17 +84,17 @@ impl Part {
         }
     }
 
-    /// A part that is text.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(PartContent::Text(text.into()))
     }
 
-    /// A part that is JSON.
+    /// Creates a JSON part.
     pub const fn data(data: Value) -> Self {
         Self::new(PartContent::Data(data))
     }
 
-    /// The text of a part that is nothing but text, to append to.
+    /// The text of a part that has nothing but text, to append to.
     pub fn plain_text_mut(&mut self) -> Option<&mut String> {
         let is_plain =
             self.filename.is_none() && self.media_type.is_none() && self.metadata.is_none();
@@ -104,7 +104,7 @@ impl Part {
         }
     }
 
-    /// The bytes of the file that it holds; `None` when it holds none.
+    /// Bytes of the contained file; `None` when there is none.
     pub fn raw_bytes(&self) -> Option<Vec<u8>> {
         match &self.content {
             PartContent::Raw(raw) => LENIENT.decode(raw).ok(),
@@ -112,7 +112,7 @@ impl Part {
         }
     }
 
-    /// Reads a part that a client sent: exactly one content. Base64 is accepted in both alphabets, with or without
+    /// Parses a part that a client sent: exactly one content. Base64 is accepted in both alphabets, with or without
     /// padding.
     pub fn read(value: &Value) -> Result<Self, Error> {
         let Value::Object(object) = value else {
@@ -138,7 +138,7 @@ impl Part {
             let bytes = LENIENT.decode(standard).map_err(|_| not_base64())?;
             contents.push(PartContent::Raw(STANDARD.encode(bytes)));
         }
-        // Data may be `null`, too.
+        // Data may also be `null`.
         if let Some(data) = object.get("data") {
             contents.push(PartContent::Data(data.clone()));
         }
@@ -183,7 +183,7 @@ impl Serialize for Part {
     }
 }
 
-/// Reads what [`Part`] is serialized to, as it is stored. What clients send is read by [`Part::read`].
+/// Parses the stored form, which is what [`Part`] serializes to. [`Part::read`] parses what clients send.
 impl<'de> Deserialize<'de> for Part {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PartVisitor;
@@ -213,7 +213,7 @@ impl<'de> Deserialize<'de> for Part {
                     }
                 }
                 Ok(Part {
-                    content: content.ok_or_else(|| A::Error::custom("a part holds nothing"))?,
+                    content: content.ok_or_else(|| A::Error::custom("a part is empty"))?,
                     filename,
                     media_type,
                     metadata,
@@ -246,7 +246,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message with parts, without context and task.
+    /// Creates a message without context and task.
     pub fn new(message_id: impl Into<String>, role: Role, parts: Vec<Part>) -> Self {
         Self {
             message_id: message_id.into(),
@@ -260,7 +260,7 @@ impl Message {
         }
     }
 
-    /// The message as part of a context and a task.
+    /// Sets the context and the task.
     #[must_use]
     pub fn in_task(mut self, context_id: Option<&str>, task_id: Option<&str>) -> Self {
         self.context_id = context_id.map(str::to_owned);
@@ -268,7 +268,7 @@ impl Message {
         self
     }
 
-    /// Reads a message that a client sent.
+    /// Parses a message that a client sent.
     pub fn read(fields: Fields<'_>) -> Result<Self, Error> {
         let message_id = fields
             .id("messageId")?
@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Messages of databases that an earlier version wrote.
+    /// Messages stored by an earlier version.
     #[test]
     fn stored_messages_are_read_back_unchanged() {
         for stored in [

@@ -15,20 +15,20 @@ pub enum Method {
     CancelTask,
     /// Streams the updates of a task.
     SubscribeToTask,
-    /// Has the updates of a task pushed to an address.
+    /// Creates a push configuration: updates of a task are pushed to a URL.
     CreatePushConfig,
-    /// Reads where updates are pushed to.
+    /// Reads a push configuration.
     GetPushConfig,
-    /// Lists where updates of a task are pushed to.
+    /// Lists the push configurations of a task.
     ListPushConfigs,
-    /// Ends pushing to an address.
+    /// Deletes a push configuration.
     DeletePushConfig,
     /// Reads the agent card for the caller.
     GetExtendedAgentCard,
 }
 
 impl Method {
-    /// Every method.
+    /// All methods.
     pub const ALL: [Self; 11] = [
         Self::SendMessage,
         Self::SendStreamingMessage,
@@ -43,7 +43,7 @@ impl Method {
         Self::GetExtendedAgentCard,
     ];
 
-    /// Its name in 1.0.
+    /// Name in 1.0.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SendMessage => "SendMessage",
@@ -60,7 +60,7 @@ impl Method {
         }
     }
 
-    /// Its name in 0.3, which has no `ListTasks`.
+    /// Name in 0.3, which has no `ListTasks`.
     pub const fn name_v0_3(self) -> Option<&'static str> {
         Some(match self {
             Self::SendMessage => "message/send",
@@ -77,7 +77,7 @@ impl Method {
         })
     }
 
-    /// Its name in a version.
+    /// Name in a version.
     pub const fn name_in(self, version: ProtocolVersion) -> Option<&'static str> {
         match version {
             ProtocolVersion::V1_0 => Some(self.name()),
@@ -85,7 +85,7 @@ impl Method {
         }
     }
 
-    /// The method of a name, and the version that has the name.
+    /// The method with a name, and the version that uses the name.
     pub fn from_name(name: &str) -> Option<(Self, ProtocolVersion)> {
         Self::ALL.into_iter().find_map(|method| {
             if method.name() == name {
@@ -98,13 +98,13 @@ impl Method {
         })
     }
 
-    /// Whether it is answered with a stream.
+    /// Whether the response is a stream.
     pub const fn is_streaming(self) -> bool {
         matches!(self, Self::SendStreamingMessage | Self::SubscribeToTask)
     }
 }
 
-/// A version of the protocol that is spoken here.
+/// A supported version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProtocolVersion {
     /// 0.1 to 0.3.
@@ -122,8 +122,8 @@ impl ProtocolVersion {
         }
     }
 
-    /// Reads the version that a request names as `Major.Minor`. A request that names none speaks 0.3, by the
-    /// specification. `None` for a version that is not spoken here.
+    /// Parses the `Major.Minor` version of a request. A request without version uses 0.3, by the specification. `None`
+    /// for an unsupported version.
     pub fn of_request(named: Option<&str>) -> Option<Self> {
         let text = named.unwrap_or_default().trim();
         if text.is_empty() {
@@ -139,7 +139,8 @@ impl ProtocolVersion {
         }
     }
 
-    /// Reads the version of an interface on an agent card: any minor version counts. A card that names none is of 0.3.
+    /// Parses the version of an interface on an agent card: any minor version is accepted. A card without version uses
+    /// 0.3.
     pub fn of_card(named: Option<&str>) -> Option<Self> {
         match named.unwrap_or("0.3").split('.').next() {
             Some("1") => Some(Self::V1_0),

@@ -4,40 +4,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::method::ProtocolVersion;
 
-/// How an agent authenticates when it pushes.
+/// Authentication of an agent when it pushes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authentication {
-    /// The scheme of the `Authorization` header, such as `Bearer`.
+    /// Scheme of the `Authorization` header, such as `Bearer`.
     pub scheme: String,
-    /// The credentials behind the scheme.
+    /// Credentials after the scheme.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,
 }
 
-/// Where the updates of a task are pushed to, as it is stored and as its creator sees it.
+/// A push configuration, as it is stored and as its creator sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushNotificationConfig {
     /// Unique within the task.
     pub id: String,
-    /// The address.
+    /// URL that updates are pushed to.
     pub url: String,
-    /// Sent along with each update, so that the receiver can check where it comes from.
+    /// Sent with each update, so that the receiver can verify its origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// How the agent authenticates.
+    /// Authentication of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
-    /// Whether the creator speaks 0.3, and so gets updates of 0.3. Stored, never sent.
+    /// Whether the creator uses 0.3, and so gets updates of 0.3. Stored, never sent.
     #[serde(rename = "_old", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_v0_3: bool,
-    /// The task. Sent, not stored: the row has it.
+    /// Task of the configuration. Sent, not stored: the row contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
 }
 
 impl PushNotificationConfig {
-    /// The version of the updates that are pushed.
+    /// Protocol version of the pushed updates.
     pub const fn version(&self) -> ProtocolVersion {
         if self.is_v0_3 {
             ProtocolVersion::V0_3
@@ -46,7 +46,7 @@ impl PushNotificationConfig {
         }
     }
 
-    /// As its creator sees it.
+    /// Sets the task, for the response to its creator.
     #[must_use]
     pub fn of_task(mut self, task_id: String) -> Self {
         self.is_v0_3 = false;
@@ -60,7 +60,7 @@ mod tests {
     use super::{ProtocolVersion, PushNotificationConfig};
     use serde_json::json;
 
-    /// Configurations of databases that an earlier version wrote.
+    /// Configurations stored by an earlier version.
     #[test]
     fn stored_configurations_are_read_back_unchanged() {
         let stored = r#"{"id":"c","url":"https://x.example/hook","token":"t","authentication":{"scheme":"Bearer","credentials":"s"},"_old":true}"#;

@@ -1,4 +1,4 @@
-//! [`Task`], its status, its artifacts and the updates of it that are streamed and pushed.
+//! [`Task`], its status, its artifacts and its streamed and pushed updates.
 
 use cleveragents_domain::{TaskState, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::message::{Message, Part};
 
-/// The name of a task's state in 1.0.
+/// Name of a task's state in 1.0.
 pub const fn task_state_name(state: TaskState) -> &'static str {
     match state {
         TaskState::Submitted => "TASK_STATE_SUBMITTED",
@@ -21,7 +21,7 @@ pub const fn task_state_name(state: TaskState) -> &'static str {
     }
 }
 
-/// The states in the order of their numbers, from 1.
+/// States in the order of their numbers in the protocol, from 1.
 const BY_NUMBER: [TaskState; 8] = [
     TaskState::Submitted,
     TaskState::Working,
@@ -33,7 +33,7 @@ const BY_NUMBER: [TaskState; 8] = [
     TaskState::AuthRequired,
 ];
 
-/// Reads a state that a client sent, by name or by number; `None` for the unspecified state.
+/// Parses a state that a client sent, by name or by number; `None` for the unspecified state.
 pub fn read_task_state(value: &Value) -> Result<Option<TaskState>, Error> {
     let unknown = || Error::invalid_field("status", "a state of a task");
     let number = match value {
@@ -70,7 +70,7 @@ fn deserialize_state<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TaskS
     TaskState::ALL
         .into_iter()
         .find(|state| task_state_name(*state) == name)
-        .ok_or_else(|| serde::de::Error::custom(format!("`{name}` is no state of a task")))
+        .ok_or_else(|| serde::de::Error::custom(format!("`{name}` is not a state of a task")))
 }
 
 #[expect(
@@ -81,24 +81,24 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// The state of a task.
+/// Status of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
-    /// How far the task is.
+    /// State of the task.
     #[serde(
         serialize_with = "serialize_state",
         deserialize_with = "deserialize_state"
     )]
     pub state: TaskState,
-    /// When it came into the state; `None` from agents that do not report it.
+    /// Time of the state change; `None` from agents that do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
-    /// What the agent said with it, such as a question.
+    /// Message of the agent about the state, such as a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
 }
 
-/// A result of a task.
+/// An artifact of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
@@ -110,7 +110,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Appends parts. Text continues the text before it.
+    /// Appends parts. Text continues the preceding text.
     pub fn append(&mut self, parts: &[Part]) {
         for part in parts {
             let mut part = part.clone();
@@ -123,7 +123,7 @@ impl Artifact {
     }
 }
 
-/// A task with its messages and results, as far as they were asked for.
+/// A task with its messages and artifacts, as far as they were requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
@@ -131,7 +131,7 @@ pub struct Task {
     pub id: String,
     pub context_id: String,
     pub status: TaskStatus,
-    /// `None` when there are none, or when they were not asked for.
+    /// `None` when there are none, or when they were not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Vec<Artifact>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -140,7 +140,7 @@ pub struct Task {
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// A change of a task's state.
+/// A state change of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
@@ -150,17 +150,17 @@ pub struct StatusUpdate {
     pub status: TaskStatus,
 }
 
-/// A result of a task, or more of one.
+/// A new artifact, or further parts of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArtifactUpdate {
-    /// The task.
+    /// Task id.
     pub task_id: String,
-    /// Its context.
+    /// Context of the task.
     pub context_id: String,
-    /// The artifact, or the parts that are added to it.
+    /// The artifact, or the parts to append to it.
     pub artifact: Artifact,
-    /// Whether the parts are added to those that were sent before.
+    /// Whether the parts are appended to those sent before.
     #[serde(default, skip_serializing_if = "is_false")]
     pub append: bool,
     /// Whether no more parts follow.
@@ -168,17 +168,17 @@ pub struct ArtifactUpdate {
     pub last_chunk: bool,
 }
 
-/// What an agent sends about a task: the answer to a message, and each event of a stream.
+/// Data that an agent sends about a task: the response to a message, and each event of a stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StreamResponse {
-    /// The whole task.
+    /// The complete task.
     Task(Task),
-    /// An answer without a task.
+    /// A response without a task.
     Message(Message),
-    /// The task came into a state.
+    /// The state of the task changed.
     StatusUpdate(StatusUpdate),
-    /// A result, or more of one.
+    /// A new artifact, or further parts of one.
     ArtifactUpdate(ArtifactUpdate),
 }
 
@@ -235,7 +235,7 @@ mod tests {
         );
     }
 
-    /// Updates of databases that an earlier version wrote.
+    /// Updates stored by an earlier version.
     #[test]
     fn stored_updates_are_read_back_unchanged() {
         for stored in [

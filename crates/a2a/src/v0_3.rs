@@ -1,7 +1,7 @@
-//! Version 0.3, which is spoken over JSON-RPC only: its JSON converted into that of 1.0, and back.
+//! Version 0.3, which is supported over JSON-RPC only: conversion of its JSON to and from that of 1.0.
 //!
-//! A server converts parameters to 1.0 and results from 1.0. A client converts parameters from 1.0; results of both
-//! versions are read by [`crate::agent`].
+//! A server converts parameters to 1.0 and results from 1.0. A client converts parameters from 1.0; [`crate::agent`]
+//! parses results of both versions.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::fields::Fields;
 use crate::method::Method;
 
-/// The version as agent cards of 0.3 write it.
+/// The version on agent cards of 0.3.
 const CARD_VERSION: &str = "0.3.0";
 
-/// The states of tasks in 1.0 and in 0.3.
+/// Task states in 1.0 and in 0.3.
 const STATES: [(&str, &str); 9] = [
     ("TASK_STATE_SUBMITTED", "submitted"),
     ("TASK_STATE_WORKING", "working"),
@@ -26,7 +26,7 @@ const STATES: [(&str, &str); 9] = [
     ("TASK_STATE_UNSPECIFIED", "unknown"),
 ];
 
-/// Parameters of 0.3 as those of 1.0.
+/// Converts parameters of 0.3 to 1.0.
 pub fn params_to_v1(
     method: Method,
     params: &Map<String, Value>,
@@ -67,7 +67,7 @@ pub fn params_to_v1(
     Ok(converted)
 }
 
-/// `historyLength`, which is 0 for all messages in 0.3.
+/// Converts `historyLength`, of which 0 means all messages in 0.3.
 fn history_length_to_v1(
     fields: Fields<'_>,
     converted: &mut Map<String, Value>,
@@ -170,7 +170,7 @@ fn part_to_v1(part: &Value) -> Result<Value, Error> {
     Ok(Value::Object(converted))
 }
 
-/// The result of a method in 0.3.
+/// Converts the result of a method to 0.3.
 pub fn result_from_v1(method: Method, value: &Value) -> Value {
     match method {
         Method::SendMessage | Method::SendStreamingMessage | Method::SubscribeToTask => {
@@ -192,7 +192,7 @@ pub fn result_from_v1(method: Method, value: &Value) -> Value {
     }
 }
 
-/// A task, a message or an update: without the wrapper of 1.0, with a `kind`.
+/// Converts a task, a message or an update: without the wrapper of 1.0, with a `kind`.
 fn update_from_v1(value: &Value) -> Value {
     if let Some(found) = value.get("task") {
         return task_from_v1(found);
@@ -237,7 +237,7 @@ fn status_from_v1(holder: &mut Map<String, Value>) -> &'static str {
     name
 }
 
-/// A task.
+/// Converts a task to 0.3.
 pub fn task_from_v1(value: &Value) -> Value {
     let mut converted = value.clone();
     if let Some(fields) = converted.as_object_mut() {
@@ -318,7 +318,7 @@ fn push_config_from_v1(value: &Value) -> Value {
     json!({"taskId": task, "pushNotificationConfig": config})
 }
 
-/// Parameters of 1.0, as a client makes them, as those of 0.3.
+/// Converts parameters of 1.0, as a client makes them, to 0.3.
 pub fn params_from_v1(mut params: Value) -> Value {
     if let Some(message) = params.get_mut("message") {
         *message = message_from_v1(message);
@@ -331,7 +331,7 @@ pub fn params_from_v1(mut params: Value) -> Value {
     params
 }
 
-/// The card of 0.3: its address is that of the JSON-RPC interface.
+/// Converts a card to 0.3: its address is that of the JSON-RPC interface.
 pub fn card(card: &AgentCard) -> Value {
     let mut interfaces = card.supported_interfaces.iter();
     let url = interfaces
@@ -374,7 +374,7 @@ pub fn card(card: &AgentCard) -> Value {
     converted
 }
 
-/// A security scheme; `None` for those that need more than a card of 1.0 says here.
+/// Converts a security scheme; `None` for those that need more than a card of 1.0 contains here.
 fn security_scheme(scheme: &SecurityScheme) -> Option<Value> {
     match scheme {
         SecurityScheme::HttpAuth { scheme } => {

@@ -1,5 +1,4 @@
-//! Compiled actors: everything is resolved, every reference is an index or another compiled actor, and
-//! nothing in them can be wrong any more.
+//! Compiled actors: every reference is resolved to an index or another compiled actor, and every rule has been checked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +11,13 @@ use serde_json::{Map, Value};
 use crate::expression::{Expression, Template};
 use crate::state::Reducer;
 
-/// What an actor is.
+/// Kind of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
     /// A model with instructions and tools.
     Llm,
-    /// A tool, or several one after the other.
+    /// One or several tool calls in sequence.
     Tool,
     /// A graph.
     Graph,
@@ -27,7 +26,7 @@ pub enum ActorKind {
 }
 
 impl ActorKind {
-    /// What files call it.
+    /// Name in files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Llm => "llm",
@@ -38,97 +37,97 @@ impl ActorKind {
     }
 }
 
-/// What an actor is meant for.
+/// Role of an actor in plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Thinks out a plan.
+    /// Creates the strategy.
     Strategy,
-    /// Carries it out.
+    /// Executes the steps.
     Execution,
-    /// Says what it will take.
+    /// Estimates effort and cost.
     Estimation,
-    /// Brings invariants together.
+    /// Reconciles invariants.
     InvariantReconciliation,
-    /// Looks at the result.
+    /// Reviews the result.
     Review,
 }
 
 /// A compiled actor.
 #[derive(Debug)]
 pub struct Actor {
-    /// Its name, with the namespace.
+    /// Name, with the namespace.
     pub name: String,
-    /// What it is.
+    /// Kind of the actor.
     pub kind: ActorKind,
-    /// What it does, for people.
+    /// Description for users.
     pub description: String,
-    /// Its own version, as the file says it.
+    /// Version of the actor, as given in the file.
     pub version: Option<String>,
-    /// What it is meant for.
+    /// Role in plans.
     pub role: Option<Role>,
-    /// Whether its file asks for what a careful profile refuses.
+    /// Whether its file requires what a cautious profile refuses.
     pub is_unsafe: bool,
-    /// What every node does.
+    /// Compiled graph.
     pub graph: Graph,
     /// Values that templates and expressions see as `context`.
     pub context: Map<String, Value>,
-    /// What a person should know about the file, though nothing is wrong with it.
+    /// Warnings about the file, which is valid nevertheless.
     pub warnings: Vec<String>,
 }
 
 /// A model with instructions and tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// What the file calls it; the name of the actor when it is the only one.
+    /// Name in the file; the name of the actor when it is the only one.
     pub name: String,
-    /// The model, `provider/model`; the usual one when not given.
+    /// Model, `provider/model`; the default one when not given.
     pub model: Option<String>,
-    /// Standing instructions.
+    /// System prompt.
     pub system_prompt: Option<Template>,
-    /// How freely it chooses words.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// The longest answer of one step.
+    /// Maximum number of output tokens of one step.
     pub max_output_tokens: Option<u32>,
-    /// How hard it thinks: a word that models understand.
+    /// Reasoning effort, as a value that models accept.
     pub reasoning_effort: Option<String>,
-    /// The tools it may call, by name or pattern. Without `tools`, `skills` and `mcp_servers` it has none.
+    /// Names or patterns of the tools it may call. Without `tools`, `skills` and `mcp_servers` it has none.
     pub tools: Vec<String>,
-    /// Skills, the tools of which it may call too.
+    /// Skills whose tools it may call too.
     pub skills: Vec<String>,
-    /// Servers, the tools of which it may call too.
+    /// Servers whose tools it may call too.
     pub mcp_servers: Vec<String>,
-    /// The JSON schema that its answer must fit.
+    /// JSON schema that its answer must match.
     pub response_format: Option<ResponseFormat>,
-    /// How much of the conversation it is given.
+    /// Limits of the conversation that it receives.
     pub memory: Memory,
-    /// Which view of a project's context it is given: `strategize`, `execute`, `apply` or `default`.
+    /// View of a project's context that it receives: `strategize`, `execute`, `apply` or `default`.
     pub context_view: Option<String>,
-    /// Whatever else the file gives to the model, such as `top_p`.
+    /// Further model parameters of the file, such as `top_p`.
     pub options: Map<String, Value>,
-    /// The agent on another machine that is asked instead of a model.
+    /// The remote agent that is called instead of a model.
     pub remote: Option<RemoteAgent>,
 }
 
-/// The form of an answer.
+/// Format of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseFormat {
-    /// A name for it: letters, digits, `_` and `-`.
+    /// Name of the format: letters, digits, `_` and `-`.
     pub name: String,
     /// The JSON schema.
     pub schema: Value,
-    /// Whether the provider has to enforce it to the letter.
+    /// Whether the provider must enforce it exactly.
     pub strict: bool,
 }
 
-/// How much of the conversation a model is given.
+/// Limits of the conversation that a model receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Whether it is given what was said before.
+    /// Whether it receives earlier messages.
     pub enabled: bool,
-    /// At most so many messages.
+    /// Maximum number of messages.
     pub max_messages: Option<usize>,
-    /// At most so many tokens.
+    /// Maximum number of tokens.
     pub max_tokens: Option<u64>,
 }
 
@@ -142,51 +141,51 @@ impl Default for Memory {
     }
 }
 
-/// The place of a node in [`Graph::nodes`].
+/// Index of a node in [`Graph::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIndex(pub u32);
 
 /// A compiled graph.
 #[derive(Debug)]
 pub struct Graph {
-    /// The nodes, in the order of the file.
+    /// Nodes, in the order of the file.
     pub nodes: Vec<Node>,
-    /// Where a run begins.
+    /// Entry node.
     pub entry: NodeIndex,
-    /// The keys of the state that the file declares. Others are replaced by updates.
+    /// Keys of the state that the file declares. Other keys are replaced by updates.
     pub keys: BTreeMap<String, Key>,
-    /// What a run may take.
+    /// Limits of a run.
     pub limits: Limits,
 }
 
 /// A key of the state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
-    /// How updates join it.
+    /// Reducer that merges updates into it.
     pub reducer: Reducer,
-    /// Its value before the first update.
+    /// Value before the first update.
     pub initial: Option<Value>,
 }
 
-/// What a run may take. What is not given is not limited, except steps and depth.
+/// Limits of a run. Missing ones mean no limit, except steps and depth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Finished nodes, those of subgraphs included.
+    /// Maximum number of finished nodes, including those of subgraphs.
     pub max_steps: u64,
-    /// Subgraphs inside each other.
+    /// Maximum nesting of subgraphs.
     pub max_depth: u32,
-    /// Questions to models.
+    /// Maximum number of model calls.
     pub max_model_calls: Option<u64>,
-    /// Calls of tools.
+    /// Maximum number of tool calls.
     pub max_tool_calls: Option<u64>,
-    /// The whole run.
+    /// Maximum duration of the run.
     pub timeout: Option<Duration>,
-    /// Money.
+    /// Maximum cost.
     pub max_cost: Option<MicroUsd>,
 }
 
 impl Limits {
-    /// Those of a graph with so many nodes that names none.
+    /// Default limits of a graph with this many nodes.
     pub fn of_nodes(nodes: usize) -> Self {
         Self {
             max_steps: (nodes as u64).saturating_mul(50).max(2_000),
@@ -202,90 +201,89 @@ impl Limits {
 /// A compiled node.
 #[derive(Debug)]
 pub struct Node {
-    /// Its id, unique in the graph.
+    /// Id, unique in the graph.
     pub id: Arc<str>,
-    /// What it does.
+    /// Work of the node.
     pub kind: NodeKind,
-    /// Where to go afterwards: the first edge whose condition holds. Conditional and router nodes
-    /// choose by themselves first.
+    /// Outgoing edges: the first whose condition holds is taken. Conditional and router nodes choose on their own
+    /// first.
     pub edges: Vec<Edge>,
     /// Whether the run, or the subgraph, ends after it.
     pub is_exit: bool,
-    /// How long one attempt may take.
+    /// Timeout of one attempt.
     pub timeout: Option<Duration>,
-    /// How many times a failed attempt is repeated.
+    /// Maximum number of retries.
     pub retries: u32,
-    /// Where to go when the last attempt failed; the run fails when not given. The state has the
-    /// message in `error` then.
+    /// Node to continue with when the last attempt failed; the run fails when not given. The state then has the message
+    /// in `error`.
     pub on_error: Option<NodeIndex>,
 }
 
-/// A way from one node to another.
+/// An edge between two nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edge {
-    /// Where it leads.
+    /// Target of the edge.
     pub target: NodeIndex,
-    /// When it may be gone; always when not given.
+    /// Condition of the edge; unconditional when not given.
     pub condition: Option<Expression>,
 }
 
-/// What a node does.
+/// Work of a node.
 #[derive(Debug)]
 pub enum NodeKind {
-    /// Asks a model.
+    /// Calls a model.
     Agent(AgentNode),
     /// Calls tools.
     Tool(ToolNode),
-    /// Goes on by what the state says.
+    /// Branches by the state.
     Conditional(ConditionalNode),
     /// Runs another actor with a part of the state.
     Subgraph(SubgraphNode),
-    /// Goes on by what a text says.
+    /// Branches by a text.
     Router(RouterNode),
-    /// Computes something from the state.
+    /// Computes values from the state.
     Function(FunctionNode),
-    /// Does one thing for each item of a list.
+    /// Does the same work for each item of a list.
     Map(MapNode),
-    /// Does several things at the same time.
+    /// Runs several branches concurrently.
     Parallel(ParallelNode),
 }
 
-/// Asks a model. Its answer goes to `output` and, as a message, to the end of `messages`.
+/// Calls a model. Its answer goes to `output` and, as a message, to the end of `messages`.
 #[derive(Debug)]
 pub struct AgentNode {
-    /// Who is asked.
+    /// Agent to call.
     pub agent: Arc<Agent>,
-    /// What it is asked; `input` when not given.
+    /// Prompt; `input` when not given.
     pub prompt: Option<Template>,
-    /// The key of the state that gets the answer: parsed when the agent has a response format.
+    /// State key for the answer, which is parsed when the agent has a response format.
     pub output: String,
 }
 
-/// Calls tools, one after the other. What the last one answered goes to `output`.
+/// Calls tools in sequence. The last result goes to `output`.
 #[derive(Debug)]
 pub struct ToolNode {
-    /// The calls.
+    /// Calls, in order.
     pub calls: Vec<ToolCall>,
-    /// The key of the state that gets the answer; a list when there are several calls.
+    /// State key for the result; a list when there are several calls.
     pub output: String,
 }
 
-/// One call of a tool.
+/// One tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// The tool, by name.
+    /// Name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments of the call.
     pub arguments: Argument,
 }
 
-/// A value in which texts may be templates. A text that is nothing but one `{{ … }}` keeps the type
-/// of what stands in it.
+/// A value whose texts may be templates. A text that consists of a single `{{ … }}` keeps the type of its value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Argument {
-    /// As it is.
+    /// A constant.
     Plain(Value),
-    /// A text with places to fill.
+    /// A text with placeholders.
     Text(Template),
     /// The value of an expression.
     Value(Expression),
@@ -295,105 +293,102 @@ pub enum Argument {
     Map(Vec<(String, Self)>),
 }
 
-/// Goes on by what the state says: to the first target whose check holds, else to `otherwise`, else by
-/// the edges of the node.
+/// Branches by the state: continues with the first target whose check holds, else with `otherwise`, else with the edges
+/// of the node.
 #[derive(Debug)]
 pub struct ConditionalNode {
-    /// The checks in their order.
+    /// Checks with their targets, in order.
     pub conditions: Vec<(Expression, NodeIndex)>,
-    /// Where to go when none holds.
+    /// Target when no check holds.
     pub otherwise: Option<NodeIndex>,
 }
 
-/// Runs another actor. It begins with `input` and ends with its own state, of which `output` is taken.
+/// Runs another actor. It starts with `input` and ends with its own state, of which `output` is taken.
 #[derive(Debug)]
 pub struct SubgraphNode {
-    /// What runs.
+    /// Actor to run.
     pub actor: Arc<Actor>,
-    /// The state it begins with, key by key; the whole state when not given.
+    /// Initial state, key by key; the whole state when not given.
     pub input: Option<Vec<(String, Argument)>>,
-    /// What is taken of its last state: pairs of a key here and a value there. When not given, every
-    /// key that the subgraph changed is taken under its own name.
+    /// Outputs taken from its final state: pairs of an outer key and an inner value. When not given, every key that the
+    /// subgraph changed is taken under its own name.
     pub output: Option<Vec<(String, Argument)>>,
 }
 
-/// Goes on by what a text says: to the target of the first rule that fits, else to `otherwise`, else by
-/// the edges of the node.
+/// Branches by a text: continues with the target of the first matching rule, else with `otherwise`, else with the edges
+/// of the node.
 #[derive(Debug)]
 pub struct RouterNode {
-    /// The text; the last message when not given.
+    /// Text to match; the last message when not given.
     pub message: Option<Expression>,
-    /// The rules in their order.
+    /// Rules, in order.
     pub rules: Vec<RouterRule>,
-    /// Where to go when none fits.
+    /// Target when no rule matches.
     pub otherwise: Option<NodeIndex>,
 }
 
 /// A rule of a router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterRule {
-    /// What fits.
+    /// Condition of the rule.
     pub fits: Fits,
-    /// Where to go.
+    /// Target of the rule.
     pub target: NodeIndex,
-    /// Whether a prefix or suffix that fits is taken off the text. The key `routed_message` of the state
-    /// gets the text either way.
+    /// Whether a matching prefix or suffix is removed from the text. The state key `routed_message` gets the text
+    /// either way.
     pub strip: bool,
 }
 
-/// What fits a rule of a router. Letters count as they are.
+/// Condition of a router rule. Case-sensitive.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fits {
-    /// Begins with.
+    /// The text starts with this.
     Prefix(String),
-    /// Has in it.
+    /// The text contains this.
     Contains(String),
-    /// Ends with.
+    /// The text ends with this.
     Suffix(String),
-    /// Is.
+    /// The text equals this.
     Equals(String),
     /// An expression over the state, which also sees `message`.
     Check(Expression),
-    /// Everything.
+    /// Always matches.
     Always,
 }
 
-/// Computes something from the state: each pair is a key and its update, all of them from the state
-/// before the node.
+/// Computes values from the state: each pair is a key and its update, all computed from the state before the node.
 #[derive(Debug)]
 pub struct FunctionNode {
-    /// The updates.
+    /// Updates of the state.
     pub set: Vec<(String, Argument)>,
 }
 
-/// Does one thing for each item of a list. The answers go to `output` as a list in the order of the
-/// items.
+/// Does the same work for each item of a list. The results go to `output` as a list in the order of the items.
 #[derive(Debug)]
 pub struct MapNode {
-    /// The list.
+    /// Expression for the list.
     pub over: Expression,
-    /// The key under which an item is seen.
+    /// Name under which an item is visible.
     pub item: String,
-    /// What is done: an agent, a tool, a function or a subgraph. Its own `output` says what of its update
-    /// the answer is.
+    /// Work per item: an agent, a tool, a function or a subgraph. Its own `output` selects the result from its update.
     pub each: Box<NodeKind>,
-    /// How many at the same time.
+    /// Maximum number of concurrent items.
     pub concurrency: usize,
-    /// The key of the state that gets the answers.
+    /// State key for the results.
     pub output: String,
-    /// Whether a failed item is `{"error": …}` among the answers; otherwise the node fails.
+    /// Whether a failed item becomes `{"error": …}` among the results; otherwise the node fails.
     pub keeps_failures: bool,
 }
 
-/// Does several things at the same time. Every branch begins with the state before the node and goes its
-/// own way until `join`; the updates of the branches are merged in the order of the branches, each in
-/// the order in which it made them, and the run goes on with `join`.
+/// Runs several branches concurrently. Every branch starts with the state before the node and runs independently until
+/// `join`; the updates are merged in the order of the branches, each in the order in which the branch made them, and
+/// the run continues with `join`.
 #[derive(Debug)]
 pub struct ParallelNode {
-    /// Where the branches begin.
+    /// First node of each branch.
     pub branches: Vec<NodeIndex>,
-    /// Where they meet.
+    /// Node where the branches meet.
     pub join: NodeIndex,
-    /// How many at the same time.
+    /// Maximum number of concurrent branches.
     pub concurrency: usize,
 }

@@ -2,10 +2,10 @@
 //!
 //! An actor is a model with its instructions and tools (`llm`), a tool (`tool`), or a graph of them
 //! (`graph`); all three compile to a [`Graph`], the first two to one of a single node. The runner
-//! walks a graph: it asks an [`Executor`] for the work of nodes that have any, merges what they
-//! answer into the state by the reducer of each key, and writes every finished node to a
-//! [`StepLog`] before it goes on. A run that is begun again with the same log takes what is in it
-//! and does not do it twice.
+//! walks a graph: it calls an [`Executor`] for models and tools, merges the results into the state
+//! with the reducer of each key, and writes every finished node to a [`StepLog`] before it
+//! continues. A run that is started again with the same log reuses the finished steps instead of
+//! repeating them.
 //!
 //! The crate is synchronous and knows no database, model or tool: those are behind [`ports`].
 
@@ -19,9 +19,9 @@ mod run;
 mod schema;
 mod state;
 
-pub use compile::{Resolver, Supply, Trail, Unresolved, compile, compile_within};
+pub use compile::{ResolveError, Resolver, Supply, Trail, compile, compile_within};
 pub use expression::{Expression, ExpressionError, Names, Template};
-pub use file::{ActorFile, FileError, read};
+pub use file::{ActorFile, read};
 pub use graph::{Actor, ActorKind, Agent, Graph, Node, NodeKind};
 pub use ports::{Executor, StepLog};
 pub use run::{LimitKind, Outcome, Run, RunError};

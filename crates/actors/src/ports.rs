@@ -1,4 +1,4 @@
-//! What the runner needs of the rest of the program, as traits: the engine implements them.
+//! The ports of the runner: traits that the application crate implements.
 
 use std::time::Instant;
 
@@ -9,93 +9,93 @@ use serde_json::{Map, Value};
 
 use crate::graph::{Actor, Agent};
 
-/// Where a step is in a run, such as `review#0/parts#2[17]`: the node with the number of the visit, inside
-/// the subgraph it belongs to; items of maps in brackets, branches after a colon as in `fan#0:1/check#0`,
-/// repeated subgraphs after a tilde as in `part#0~1/check#0`. The same step has the same path in every
-/// attempt at a run, whatever ran at the same time.
+/// Position of a step in a run, such as `review#0/parts#2[17]`: the node with the number of the visit, inside the
+/// subgraph it belongs to; items of maps in brackets, branches after a colon as in `fan#0:1/check#0`, repeated
+/// subgraphs after a tilde as in `part#0~1/check#0`. The same step has the same path in every attempt at a run,
+/// whatever ran concurrently.
 pub type StepPath = str;
 
-/// A question to a model.
+/// A call of a model.
 pub struct AgentCall<'a> {
-    /// Which step this is.
+    /// Path of the step.
     pub path: &'a StepPath,
-    /// The actor it belongs to.
+    /// Actor it belongs to.
     pub actor: &'a Actor,
-    /// Who is asked.
+    /// Agent to call.
     pub agent: &'a Agent,
-    /// Standing instructions, filled in.
+    /// Rendered system prompt.
     pub system: Option<String>,
-    /// What was said before, oldest first: maps with `role` and `content`.
+    /// Earlier messages, oldest first: maps with `role` and `content`.
     pub messages: &'a [Value],
-    /// The question.
+    /// Rendered prompt.
     pub prompt: String,
-    /// Whether the answer is what people wait for, so that it is shown as it comes.
+    /// Whether the answer is shown to the user, so that it is streamed.
     pub is_streamed: bool,
-    /// When the attempt, or the run, has to be over.
+    /// Time at which the attempt, or the run, has to end.
     pub deadline: Option<Instant>,
-    /// Which attempt this is, from 0.
+    /// Number of the attempt, from 0.
     pub attempt: u32,
-    /// What the limits of the run leave for it.
+    /// Remaining limits of the run.
     pub allowance: &'a dyn Allowance,
-    /// What stops it.
+    /// Cancellation of the step.
     pub cancel: &'a Cancel,
 }
 
-/// What the limits of a run leave for a node that asks a model, which may take many questions and calls.
-/// Whoever does its work says each of them before it is made; other nodes at work share the limits.
+/// The remaining limits of a run for a node that calls a model, which may need many model and tool calls. The executor
+/// claims each of them before it is made, because concurrent nodes share the limits.
 pub trait Allowance: Sync {
-    /// Counts what earlier attempts at the run took for this node.
-    fn count(&self, taken: Taken);
+    /// Adds what earlier attempts at the run used for this node.
+    fn count(&self, taken: StepUsage);
 
-    /// Claims a question to a model. Where that is refused, the node has to end with a failure.
+    /// Claims a model call. When refused, the node has to end with a failure.
     fn ask(&self) -> bool;
 
-    /// Claims calls of tools, in the same way: all of them or none.
+    /// Claims tool calls in the same way: all of them or none.
     fn call(&self, calls: u64) -> bool;
 }
 
-/// A call of a tool.
+/// A tool call.
 pub struct ToolStep<'a> {
-    /// Which step this is.
+    /// Path of the step.
     pub path: &'a StepPath,
-    /// Which call of the step, from 0.
+    /// Number of the call in the step, from 0.
     pub number: usize,
-    /// The actor it belongs to.
+    /// Actor it belongs to.
     pub actor: &'a Actor,
-    /// The tool, by name.
+    /// Name of the tool.
     pub tool: &'a str,
-    /// Its arguments, filled in.
+    /// Rendered arguments.
     pub arguments: Value,
-    /// When the attempt, or the run, has to be over.
+    /// Time at which the attempt, or the run, has to end.
     pub deadline: Option<Instant>,
-    /// Which attempt this is, from 0.
+    /// Number of the attempt, from 0.
     pub attempt: u32,
-    /// What stops it.
+    /// Cancellation of the step.
     pub cancel: &'a Cancel,
 }
 
-/// What came of a question or a call.
+/// Result of a model or tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The answer: text, or JSON when a schema or the tool says so.
+    /// Text, or JSON when the response format or the tool defines it.
     pub value: Value,
-    /// What it took.
-    pub taken: Taken,
+    /// Usage of the call.
+    pub taken: StepUsage,
 }
 
-/// What a step took.
+/// Usage of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
-    /// Tokens and money.
+pub struct StepUsage {
+    /// Tokens and cost.
     pub usage: TokenUsage,
-    /// Questions to models.
+    /// Number of model calls.
     pub model_calls: u64,
-    /// Calls of tools.
+    /// Number of tool calls.
     pub tool_calls: u64,
 }
 
-impl Taken {
-    /// The sum of both.
+impl StepUsage {
+    /// The sum of two usages.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -106,44 +106,44 @@ impl Taken {
     }
 }
 
-/// Why a question or a call has no answer.
+/// Failure of a model or tool call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// How it failed.
+    /// Kind of the failure.
     pub kind: FailureKind,
-    /// Why, as a sentence.
+    /// Reason, as a sentence.
     pub message: String,
-    /// What it took all the same.
-    pub taken: Taken,
+    /// Usage despite the failure.
+    pub taken: StepUsage,
 }
 
-/// How a question or a call failed.
+/// Kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// It may succeed another time.
+    /// A retry may succeed.
     Failed,
-    /// The answer does not have the form that was asked for; another time it may.
+    /// The answer does not have the requested format; a retry may succeed.
     Misfit,
-    /// It will fail again: refused, wrong arguments, no such tool.
+    /// A retry fails again: refused, wrong arguments, unknown tool.
     Refused,
-    /// It took too long, or whoever was asked could not answer at this time.
+    /// It timed out, or the model or tool was temporarily unavailable.
     Timeout,
-    /// It was stopped on request: the run is cancelled.
+    /// It was cancelled on request: the run is cancelled.
     Cancelled,
-    /// A person is needed: the run waits.
+    /// The user is needed: the run waits.
     HumanNeeded,
-    /// The store or the system failed: the run stops where it is and can be gone on with.
+    /// The store or the system failed: the run stops and can be resumed.
     Broken,
 }
 
-/// Does the work of nodes.
+/// Executes the work of nodes.
 ///
-/// Calls may come from several threads at a time. A call whose path was begun in an earlier attempt at the
-/// run goes on with what that left behind.
+/// Calls may come from several threads concurrently. A call whose path was started in an earlier attempt at the run
+/// continues from what that attempt left behind.
 pub trait Executor: Sync {
-    /// Asks a model.
+    /// Calls a model.
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure>;
 
     /// Calls a tool.
@@ -153,56 +153,56 @@ pub trait Executor: Sync {
 /// A finished step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Where it is.
+    /// Path of the step.
     pub path: String,
-    /// The kind of its node, as files say it.
+    /// Kind of its node, as in files.
     pub kind: String,
-    /// What it changes: each key with its update, to be joined by the reducer of the key.
+    /// Updates by key, to be merged by the reducer of the key.
     pub update: Map<String, Value>,
-    /// The node that comes next; nothing at an end, and for items of maps.
+    /// Next node; `None` at an exit, and for items of maps.
     pub next: Option<String>,
-    /// Why it failed, when it did and the run went on by `on_error`.
+    /// Error message of a failed step, when the run continued with `on_error`.
     pub error: Option<String>,
-    /// What it took by itself: the sum over all steps is what the run took.
-    pub taken: Taken,
-    /// What was done inside it: of subgraphs, maps and parallel nodes.
+    /// Its own usage: the sum over all steps is the usage of the run.
+    pub taken: StepUsage,
+    /// Work inside it, for subgraphs, maps and parallel nodes.
     #[serde(default)]
     pub inside: Inside,
-    /// When it began, in milliseconds since 1970.
+    /// Time of the start, in milliseconds since 1970.
     pub started_ms: u64,
-    /// When it ended.
+    /// Time of the end, in milliseconds since 1970.
     pub ended_ms: u64,
 }
 
-/// What was done inside a step. A run that recalls the step does not look inside, and counts this.
+/// Work inside a step. A run that reuses the step does not look inside, and counts this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
-    /// Finished nodes.
+    /// Number of finished nodes.
     pub steps: u64,
-    /// What they, and items of maps, took.
-    pub taken: Taken,
+    /// Usage of them and of items of maps.
+    pub taken: StepUsage,
 }
 
-/// Why a step could not be written down.
+/// A step could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LogError(pub String);
 
-/// Remembers finished steps.
+/// Stores finished steps.
 pub trait StepLog: Sync {
-    /// What an earlier attempt at the run finished.
+    /// Returns a step that an earlier attempt at the run finished.
     fn recall(&self, path: &StepPath) -> Option<Step>;
 
-    /// Writes a finished step down; when this returns, it is remembered whatever happens.
+    /// Stores a finished step durably before it returns.
     fn record(&self, step: &Step) -> Result<(), LogError>;
 
-    /// Whether anything is remembered. Where not, the runner need not ask, nor put steps together.
+    /// Whether steps are stored. If not, the runner need not look them up or build them.
     fn remembers(&self) -> bool {
         true
     }
 }
 
-/// Remembers nothing: for runs that need not survive.
+/// Stores nothing, for runs that need not survive.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLog;
 
@@ -220,23 +220,23 @@ impl StepLog for NoLog {
     }
 }
 
-/// Who watches a run. Called from the thread that does the step.
+/// Observes a run. Called from the thread that executes the step.
 pub trait RunObserver: Sync {
-    /// A node begins.
+    /// A node starts.
     fn started(&self, _path: &StepPath, _kind: &str) {}
-    /// A node is finished, now or, when `is_recalled`, in an earlier attempt.
+    /// A node finished, now or, when `is_recalled`, in an earlier attempt.
     fn finished(&self, _step: &Step, _is_recalled: bool) {}
-    /// Whether anybody looks. Where not, the runner need not put steps together.
+    /// Whether steps are observed. If not, the runner need not build them.
     fn watches(&self) -> bool {
         true
     }
 }
 
-/// Nobody watches.
+/// Observes nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unwatched;
+pub struct NoObserver;
 
-impl RunObserver for Unwatched {
+impl RunObserver for NoObserver {
     fn watches(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The JSON schema of actor files, made from the tables that their reader uses.
+//! The JSON schema of actor files, generated from the tables that the reader uses.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub fn schema() -> Value {
     let top = reference(&TOP, &mut definitions);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "an actor of CleverAgents",
+        "title": "CleverAgents actor",
         "allOf": [top, {"required": ["name"]}],
         "$defs": definitions,
     })
@@ -20,7 +20,7 @@ pub fn schema() -> Value {
 
 type Definitions = BTreeMap<String, Value>;
 
-/// A reference to the schema of a section, which is added when it is not there yet.
+/// A reference to the schema of a section, which is added if missing.
 fn reference(section: &'static Section, definitions: &mut Definitions) -> Value {
     let key: String = section
         .title
@@ -29,7 +29,7 @@ fn reference(section: &'static Section, definitions: &mut Definitions) -> Value 
         .map(|letter| if letter == ' ' { '_' } else { letter })
         .collect();
     if !definitions.contains_key(&key) {
-        // Sections may stand in each other.
+        // Sections may be recursive.
         definitions.insert(key.clone(), Value::Null);
         let mut properties = Map::new();
         for field in section.fields() {
@@ -50,13 +50,13 @@ fn reference(section: &'static Section, definitions: &mut Definitions) -> Value 
     json!({"$ref": format!("#/$defs/{key}")})
 }
 
-/// The schema of a field; none for those that are refused.
+/// The schema of a field; `None` for refused fields.
 fn property(field: &Field, definitions: &mut Definitions) -> Option<Value> {
     if matches!(field.usage, Use::Refused(..)) {
         return None;
     }
     let mut made = form(&field.form, definitions);
-    // Nothing behind the colon is the same as no field.
+    // A missing value after the colon equals a missing field.
     if !matches!(field.form, Form::Any) {
         made = json!({"anyOf": [made, {"type": "null"}]});
     }
@@ -97,7 +97,7 @@ fn form(form: &Form, definitions: &mut Definitions) -> Value {
     }
 }
 
-/// Every value may be a variable, or the place of a template.
+/// Every value may be a variable, or a placeholder of a template.
 fn or_variable(made: &Value) -> Value {
     json!({"anyOf": [made, {"type": "string", "pattern": r"^(\$\{.*\}|\{\{.*\}\})$"}]})
 }

@@ -1,4 +1,4 @@
-//! [`State`]: what a run knows, key by key, and [`Reducer`]: how an update joins what is there.
+//! [`State`]: the values of a run, key by key, and [`Reducer`]: how an update is merged into a value.
 
 use std::collections::BTreeMap;
 
@@ -8,40 +8,40 @@ use serde_json::{Map, Number, Value};
 use crate::expression::Names;
 use crate::graph::{Actor, Key};
 
-/// The keys that mean something to the runner.
+/// Keys with a meaning for the runner.
 pub(crate) mod key {
-    /// What a run is asked.
+    /// Input of a run.
     pub(crate) const INPUT: &str = "input";
-    /// What was said, oldest first.
+    /// Messages, oldest first.
     pub(crate) const MESSAGES: &str = "messages";
-    /// What a run answers.
+    /// Result of a run.
     pub(crate) const OUTPUT: &str = "output";
-    /// What went wrong when a run goes on by `on_error`.
+    /// Error message when a run continues with `on_error`.
     pub(crate) const ERROR: &str = "error";
-    /// The text that a router passed on.
+    /// Text that a router passed on.
     pub(crate) const ROUTED_MESSAGE: &str = "routed_message";
-    /// The values of the actor and of the run: a name in expressions, never a key.
+    /// The context of the actor and of the run: a name in expressions, never a key.
     pub(crate) const CONTEXT: &str = "context";
 }
 
-/// How an update of a key joins the value that is there.
+/// Rule by which an update is merged into the value of a key.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Reducer {
-    /// The update takes the place of the value.
+    /// The update replaces the value.
     #[default]
     Replace,
-    /// The update, or each item of it when it is a list, goes to the end of the list.
+    /// The update, or each item of it when it is a list, is appended to the list.
     Append,
-    /// The fields of the update join those of the map, field by field, maps inside included.
+    /// The fields of the update are merged into the map, recursively.
     Merge,
     /// The number is added.
     Sum,
 }
 
-/// Why an update does not join a value.
+/// An update cannot be merged into a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("key `{key}`: {why}")]
 pub(crate) struct Mismatch {
@@ -50,8 +50,8 @@ pub(crate) struct Mismatch {
 }
 
 impl Reducer {
-    /// The reducer of a key: as declared; `messages` grows unless declared otherwise.
-    pub(crate) fn of(key: &str, keys: &BTreeMap<String, Key>) -> Self {
+    /// The reducer of a key: as declared; `messages` appends unless declared otherwise.
+    pub(crate) fn for_key(key: &str, keys: &BTreeMap<String, Key>) -> Self {
         match keys.get(key) {
             Some(declared) => declared.reducer,
             None if key == key::MESSAGES => Self::Append,
@@ -59,7 +59,8 @@ impl Reducer {
         }
     }
 
-    /// Whether an update joins a value. Nothing, and null, is joined by everything that fits the reducer.
+    /// Checks whether an update can be merged into a value. A missing or null value accepts everything that fits the
+    /// reducer.
     fn check(self, value: Option<&Value>, update: &Value) -> Result<(), String> {
         let value = value.filter(|value| !value.is_null());
         match (self, value, update) {
@@ -68,32 +69,32 @@ impl Reducer {
             | (Self::Merge, None | Some(Value::Object(_)), Value::Object(_))
             | (Self::Sum, None, Value::Number(_)) => Ok(()),
             (Self::Append, Some(other), _) => Err(format!(
-                "nothing can be appended to {}, only to a list",
+                "cannot append to {}, only to a list",
                 kind_of(other)
             )),
             (Self::Merge, Some(other), Value::Object(_)) => Err(format!(
-                "nothing can be merged into {}, only into a map",
+                "cannot merge into {}, only into a map",
                 kind_of(other)
             )),
             (Self::Merge, _, other) => Err(format!(
-                "only a map can be merged, and the update is {}",
+                "only a map can be merged, but the update is {}",
                 kind_of(other)
             )),
             (Self::Sum, Some(Value::Number(first)), Value::Number(second)) => {
                 sum(first, second).map(|_| ())
             }
             (Self::Sum, Some(other), Value::Number(_)) => Err(format!(
-                "nothing can be added to {}, only to a number",
+                "cannot add to {}, only to a number",
                 kind_of(other)
             )),
             (Self::Sum, _, other) => Err(format!(
-                "only a number can be added, and the update is {}",
+                "only a number can be added, but the update is {}",
                 kind_of(other)
             )),
         }
     }
 
-    /// Joins an update that was checked.
+    /// Merges a checked update.
     fn join(self, slot: &mut Value, update: Value) {
         match (self, slot, update) {
             (Self::Append, Value::Array(items), Value::Array(more)) => items.extend(more),
@@ -108,7 +109,7 @@ impl Reducer {
         }
     }
 
-    /// The value of a key that had none.
+    /// The first value of a key.
     fn first(self, update: Value) -> Value {
         match (self, update) {
             (Self::Append, items @ Value::Array(_)) => items,
@@ -118,11 +119,11 @@ impl Reducer {
     }
 }
 
-/// What a value is, for people.
+/// Type name of a value, for users.
 pub(crate) const fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "a truth value",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "a text",
         Value::Array(_) => "a list",
@@ -142,9 +143,9 @@ fn merge(fields: &mut Map<String, Value>, more: Map<String, Value>) {
     }
 }
 
-/// Whole numbers stay whole, and never wrap around.
+/// Adds numbers. Integers stay integers and never wrap around.
 fn sum(first: &Number, second: &Number) -> Result<Number, String> {
-    let too_large = || format!("{first} + {second} is too large a number");
+    let too_large = || format!("{first} + {second} is too large");
     if let (Some(first), Some(second)) = (whole(first), whole(second)) {
         let sum = first + second;
         return i64::try_from(sum)
@@ -163,7 +164,7 @@ fn whole(number: &Number) -> Option<i128> {
         .or_else(|| number.as_u64().map(i128::from))
 }
 
-/// What a run knows.
+/// The values of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct State {
@@ -171,31 +172,31 @@ pub struct State {
 }
 
 impl State {
-    /// A state with these values.
+    /// Creates a state with these values.
     pub const fn new(values: Map<String, Value>) -> Self {
         Self { values }
     }
 
-    /// Every key and its value.
+    /// All keys and their values.
     pub const fn values(&self) -> &Map<String, Value> {
         &self.values
     }
 
-    /// The values alone.
+    /// Returns the values.
     pub fn into_values(self) -> Map<String, Value> {
         self.values
     }
 
-    /// The value of a key.
+    /// Value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key)
     }
 
-    /// Whether a run of this actor can begin with these values. A key that could be read but never
-    /// updated would end the run only after work was done for it.
+    /// Checks whether a run of this actor can start with these values. Otherwise a key of the wrong type would fail the
+    /// run only after work was done for it.
     pub fn check_begin(&self, actor: &Actor) -> Result<(), String> {
         for (name, value) in &self.values {
-            let nothing = match Reducer::of(name, &actor.graph.keys) {
+            let nothing = match Reducer::for_key(name, &actor.graph.keys) {
                 Reducer::Replace => Value::Null,
                 Reducer::Append => Value::Array(Vec::new()),
                 Reducer::Merge => Value::Object(Map::new()),
@@ -207,12 +208,12 @@ impl State {
         Ok(())
     }
 
-    /// Sets a key, whatever its reducer is.
+    /// Sets a key, ignoring its reducer.
     pub(crate) fn set(&mut self, key: &str, value: Value) {
         self.values.insert(key.to_owned(), value);
     }
 
-    /// Gives the keys that are missing their initial values.
+    /// Sets missing keys to their initial values.
     pub(crate) fn begin(&mut self, keys: &BTreeMap<String, Key>) {
         for (name, key) in keys {
             if let Some(initial) = &key.initial
@@ -223,7 +224,7 @@ impl State {
         }
     }
 
-    /// Whether [`join`](Self::join) would succeed.
+    /// Checks whether [`join`](Self::join) would succeed.
     pub(crate) fn check(
         &self,
         update: &Map<String, Value>,
@@ -247,7 +248,7 @@ impl State {
                 why: "the context is read-only".to_owned(),
             });
         }
-        Reducer::of(key, keys)
+        Reducer::for_key(key, keys)
             .check(self.values.get(key), update)
             .map_err(|why| Mismatch {
                 key: key.to_owned(),
@@ -255,7 +256,7 @@ impl State {
             })
     }
 
-    /// Joins an update, key by key. What does not fit is left as it was, with the error.
+    /// Merges an update, key by key. A value that does not fit stays unchanged, and the error is returned.
     pub(crate) fn join(
         &mut self,
         update: Map<String, Value>,
@@ -263,7 +264,7 @@ impl State {
     ) -> Result<(), Mismatch> {
         for (key, value) in update {
             self.check_key(&key, &value, keys)?;
-            let reducer = Reducer::of(&key, keys);
+            let reducer = Reducer::for_key(&key, keys);
             match self.values.get_mut(&key) {
                 Some(slot) => reducer.join(slot, value),
                 None => {

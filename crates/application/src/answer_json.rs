@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-/// More places than this are not tried: a text with so many braces is no answer.
+/// Maximum number of positions that are tried: a text with more braces is not JSON.
 const MOST_TRIES: usize = 2_000;
 
-/// Every JSON value that an answer may mean, the likeliest first: the whole text, the content of fenced blocks, then
-/// objects and lists between other words.
+/// All JSON values of an answer, the likeliest first: the whole text, the content of fenced blocks,
+/// then objects and lists between sentences.
 pub(crate) fn json_values(text: &str) -> Vec<Value> {
     let text = text.trim();
     if let Ok(value) = serde_json::from_str(text) {
@@ -43,7 +43,7 @@ pub(crate) fn object_with(answer: &Value, field: &str) -> Option<Value> {
     }
 }
 
-/// The insides of the blocks between lines of three backticks.
+/// The content of the blocks between lines of three backticks.
 fn fenced_blocks(text: &str) -> impl Iterator<Item = &str> {
     text.split("```")
         .skip(1)

@@ -1,9 +1,9 @@
-//! [`LeaseService`]: one owner at a time, renewed by a heartbeat, fenced by a token.
+//! [`LeaseService`]: leases with one owner at a time, renewed by a heartbeat, fenced by a token.
 //!
-//! A lease that is held keeps itself alive from a thread of its own until it is released, dropped or
-//! lost. An owner that died on this machine is succeeded at once, one that lives on it never, whatever the
-//! clock says; one elsewhere is succeeded when its lease has expired. The displaced owner finds out when it
-//! renews: what it runs under the lease is cancelled, and its writes are refused by the token.
+//! A held lease is renewed by its own thread until it is released, dropped or lost. An owner that is known to
+//! be dead is displaced at once, one that is known to be alive never, whatever the clock shows; if this cannot
+//! be known, as on another machine, the owner is displaced when its lease has expired. The displaced owner finds
+//! out when it renews: its work under the lease is cancelled, and its writes are refused by the token.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cleveragents_domain::{Code, Diagnose, Lease, LeaseSubject, LeaseToken, Owner, Timestamp, Ttl};
+use cleveragents_domain::{
+    Code, Diagnose, Hint, Lease, LeaseSubject, LeaseToken, Owner, Timestamp, Ttl,
+};
 use cleveragents_process::Cancel;
 use cleveragents_store::leases::Displaceable;
 use cleveragents_store::{Engine, leases};
@@ -19,20 +21,20 @@ use serde_json::{Value, json};
 
 use crate::process::{Liveness, OwnerLocks, current_owner, liveness, time_since_boot};
 
-/// Why a lease cannot be had or used.
+/// Failure to take or use a lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
-    /// Somebody else has it.
+    /// Another owner has the lease.
     #[error("the lease on {subject} is held by {owner} until {expires_at}")]
     Held {
-        /// What it is for.
+        /// Subject that the lease protects.
         subject: LeaseSubject,
-        /// Who has it.
+        /// The current owner.
         owner: Owner,
-        /// Until when, unless renewed.
+        /// Expiry time, unless renewed.
         expires_at: Timestamp,
     },
-    /// The store failed, or said that the lease is lost.
+    /// The store failed, or reported that the lease is lost.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
 }
@@ -45,11 +47,9 @@ impl Diagnose for LeaseError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Held { .. } => {
-                Some("wait until its owner is done, or end that process".to_owned())
-            }
+            Self::Held { .. } => Some("wait until its owner finishes, or stop that process".into()),
             Self::Store(error) => error.hint(),
         }
     }
@@ -68,20 +68,20 @@ impl Diagnose for LeaseError {
     }
 }
 
-/// Leases that their holders could not give back, as on a full disk. In the store they are held; in fact nobody
-/// has them, though their owner is alive.
+/// Leases that their holders could not release, as on a full disk. The store shows them as held although they
+/// are free and their owner is alive.
 type LeftBehind = Arc<Mutex<HashSet<(LeaseSubject, LeaseToken)>>>;
 
-/// What a write under a lease requires of the store.
+/// Subject and token that a write under a lease presents to the store.
 pub type Fence = (LeaseSubject, LeaseToken);
 
-/// Gives leases to this process. All clones are one service.
+/// Takes leases for this process. All clones are one service.
 #[derive(Clone)]
 pub struct LeaseService {
     engine: Arc<Engine>,
     owner: Owner,
     left: LeftBehind,
-    /// Where owners that share the database file show that they live.
+    /// Lock files by which owners that share the database file show that they are alive.
     locks: Option<OwnerLocks>,
 }
 
@@ -101,7 +101,7 @@ impl LeaseService {
         }
     }
 
-    /// Takes the lease of a subject, or says who has it. The lease is kept alive until released.
+    /// Takes the lease of a subject, or returns its owner. The lease is renewed until released.
     pub fn acquire(&self, subject: LeaseSubject, ttl: Ttl) -> Result<HeldLease, LeaseError> {
         if let Some(locks) = &self.locks {
             locks.hold(&self.owner);
@@ -120,7 +120,7 @@ impl LeaseService {
                 }
                 return Ok(HeldLease::keep_alive(self, lease, ttl));
             }
-            // Released since the attempt: the next one finds it free.
+            // Released since the attempt: the next attempt finds it free.
             let Some(holder) = self.holder(&subject)? else {
                 continue;
             };
@@ -147,7 +147,7 @@ impl LeaseService {
         }
     }
 
-    /// Whether an owner lives, from its process number or else from its lock file.
+    /// Whether an owner is alive, by its process number or else by its lock file.
     fn liveness(&self, owner: &Owner) -> Liveness {
         match (liveness(owner), &self.locks) {
             (Liveness::Unknown, Some(locks)) => locks.liveness(owner),
@@ -155,13 +155,13 @@ impl LeaseService {
         }
     }
 
-    /// Whether a lease is one of this service that nobody has any more.
+    /// Whether a lease of this service is held in the store although no one uses it any more.
     fn was_left(&self, lease: &Lease) -> bool {
         let left = lock(&self.left);
         left.contains(&(lease.subject.clone(), lease.token))
     }
 
-    /// Forgets what was left of a subject: once it is taken over, its tokens are never seen again.
+    /// Removes the leftover leases of a subject: once it is taken over, their tokens are never used again.
     fn forget_left(&self, subject: &LeaseSubject) {
         let mut left = lock(&self.left);
         left.retain(|(known, _)| known != subject);
@@ -179,12 +179,12 @@ impl LeaseService {
             .write(move |unit| leases::acquire(unit, &subject, &owner, ttl, displaceable))?)
     }
 
-    /// Who holds the lease of a subject, expired or not.
+    /// The holder of a subject's lease, expired or not.
     pub fn holder(&self, subject: &LeaseSubject) -> Result<Option<Lease>, LeaseError> {
         Ok(self.engine.read(|reader| leases::holder(reader, subject))?)
     }
 
-    /// Who works under the lease of a subject: its holder, unless others may displace it.
+    /// The holder of a subject's lease, unless others may displace it.
     pub fn worker(&self, subject: &LeaseSubject) -> Result<Option<Lease>, LeaseError> {
         let (now, holder) = self.engine.read(|reader| {
             Ok::<_, cleveragents_store::Error>((
@@ -195,7 +195,7 @@ impl LeaseService {
         Ok(holder.filter(|lease| !self.is_stale(lease, now)))
     }
 
-    /// Leases whose owner is dead, or out of sight and expired.
+    /// Leases whose owner is dead, and expired leases of owners of unknown liveness, as on another machine.
     pub fn stale(&self) -> Result<Vec<Lease>, LeaseError> {
         let (now, held) = self.engine.read(|reader| {
             Ok::<_, cleveragents_store::Error>((leases::clock(reader)?, leases::held(reader)?))
@@ -206,7 +206,7 @@ impl LeaseService {
             .collect())
     }
 
-    /// Frees the leases of dead owners and says which. One that is renewed meanwhile stays.
+    /// Releases the leases of dead owners and returns them. A lease that is renewed meanwhile stays.
     pub fn release_stale(&self) -> Result<Vec<Lease>, LeaseError> {
         let mut released = Vec::new();
         for lease in self.stale()? {
@@ -230,7 +230,7 @@ impl LeaseService {
     }
 }
 
-/// A lease in hand. Dropping it gives it back.
+/// A held lease. Dropping it releases it.
 pub struct HeldLease {
     engine: Arc<Engine>,
     lease: Lease,
@@ -245,7 +245,7 @@ struct Heartbeat {
     stop: Mutex<bool>,
     changed: Condvar,
     lost: AtomicBool,
-    /// What is cancelled when the lease is lost, each with the number of its guard.
+    /// Cancellations to trigger when the lease is lost, each with the number of its guard.
     work: Mutex<(u64, Vec<(u64, Cancel)>)>,
 }
 
@@ -276,7 +276,7 @@ impl HeldLease {
                 (Arc::clone(&engine), lease.clone(), Arc::clone(&heartbeat));
             move || heartbeat.run(&engine, &lease, ttl)
         };
-        // Without a thread the lease still holds for its whole duration, it is only not renewed.
+        // Without a thread the lease is still valid for its whole duration; it is only not renewed.
         let thread = std::thread::Builder::new()
             .name("lease-heartbeat".to_owned())
             .spawn(beat)
@@ -291,7 +291,7 @@ impl HeldLease {
         }
     }
 
-    /// What it is for.
+    /// Subject that the lease protects.
     pub const fn subject(&self) -> &LeaseSubject {
         &self.lease.subject
     }
@@ -301,18 +301,18 @@ impl HeldLease {
         self.lease.token
     }
 
-    /// Subject and token, as every write under this lease names them.
+    /// Subject and token, as every write under this lease presents them.
     pub fn fence(&self) -> Fence {
         (self.lease.subject.clone(), self.lease.token)
     }
 
-    /// Whether another owner was seen to have taken over, or may have: the lease could not be renewed for its
-    /// whole duration. Writes are refused by the token in any case.
+    /// Whether another owner has taken over, or may have: the lease could not be renewed for its whole
+    /// duration. The token makes the store refuse writes in any case.
     pub fn is_lost(&self) -> bool {
         self.heartbeat.lost.load(Ordering::Acquire)
     }
 
-    /// Refuses to continue once the lease is seen to be lost.
+    /// Fails once the lease is known to be lost.
     pub fn check(&self) -> Result<(), LeaseError> {
         if !self.is_lost() {
             return Ok(());
@@ -325,14 +325,14 @@ impl HeldLease {
         .into())
     }
 
-    /// Has work cancelled when the lease is lost, at once when it is lost already.
+    /// Cancels work when the lease is lost, immediately if it is already lost.
     pub fn guard(&self, cancel: &Cancel) -> WorkGuard {
         let mut work = lock(&self.heartbeat.work);
         work.0 += 1;
         let number = work.0;
         work.1.push((number, cancel.clone()));
         drop(work);
-        // Whoever loses the lease sets the flag before looking for work, so one of the two sees the other.
+        // The heartbeat sets the flag before it looks for work to cancel, so one of the two sees the other.
         if self.is_lost() {
             cancel.cancel();
         }
@@ -342,7 +342,7 @@ impl HeldLease {
         }
     }
 
-    /// Gives the lease back and says whether it was still ours.
+    /// Releases the lease and returns whether it was still held.
     pub fn release(mut self) -> Result<bool, LeaseError> {
         self.give_back()
     }
@@ -358,7 +358,7 @@ impl HeldLease {
             .unwrap_or_else(PoisonError::into_inner) = true;
         self.heartbeat.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A heartbeat that panicked has nothing left to do; the lease is given back below.
+            // A heartbeat that panicked has nothing left to do; the lease is released below.
             let _ended = thread.join();
         }
         let (subject, token) = (self.lease.subject.clone(), self.lease.token);
@@ -376,17 +376,17 @@ impl HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        // If the store cannot be reached the lease expires by itself, and is free for this service at once.
+        // If the store cannot be reached the lease expires by itself, and this service can take it at once.
         let _released = self.give_back();
     }
 }
 
-/// The longest pause between two looks at the clock. Waiting does not count the time in which the machine was
-/// suspended or the process stopped, so a long wait would go on for as long after it.
+/// Maximum time between two checks of the clock. A wait does not count the time in which the machine was
+/// suspended or the process stopped, so a long wait would end too late by that time.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Heartbeat {
-    /// Renews three times per duration until told to stop or until the lease is lost.
+    /// Renews three times per duration until stopped or until the lease is lost.
     fn run(&self, engine: &Engine, lease: &Lease, ttl: Ttl) {
         let duration = Duration::from_secs(u64::from(ttl.as_seconds()));
         let pause = duration / 3;
@@ -412,7 +412,7 @@ impl Heartbeat {
                     tracing::warn!(lease = %lease.subject, %error, "lease lost");
                     return self.lose();
                 }
-                // The store cannot be reached: by now another owner may have the lease.
+                // The store cannot be reached: another owner may have the lease by now.
                 Err(error) if now.saturating_sub(renewed) >= duration => {
                     tracing::warn!(lease = %lease.subject, %error, "lease expired without renewal");
                     self.lose();
@@ -425,7 +425,7 @@ impl Heartbeat {
         }
     }
 
-    /// Stops what runs under the lease.
+    /// Cancels the work under the lease.
     fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         let work: Vec<Cancel> = {

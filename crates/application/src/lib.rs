@@ -1,28 +1,31 @@
-//! The services every front end calls. A rule that matters is enforced here or below, never in a
+//! The services that every front end calls. Business rules are enforced here or below, never in a
 //! front end.
 //!
-//! [`SessionService`] keeps conversations, [`PlanExecutionContext`] records what a plan run changes,
-//! [`PlanBook`] looks up plans,
-//! [`TaskService`] keeps what other agents ask for over A2A,
-//! [`LeaseService`] gives one owner at a time the right to work on something, [`ResourceService`] and
-//! [`ProjectService`] keep what plans work on, [`SandboxService`] the copies in which they do,
-//! [`ActionService`] and [`InvariantService`] what plans are made from and must keep true,
-//! [`ToolService`] what may be called in them, [`SkillService`] what belongs together of that, [`TurnService`] answers questions with all of it.
+//! [`SessionService`] stores conversations, [`TurnService`] answers questions in them,
+//! [`PlanService`] and [`PlanQueries`] manage and read plans, [`PlanExecutionContext`] records the
+//! changes of a plan run, [`SandboxService`] manages the sandboxes of plans, [`ResourceService`]
+//! and [`ProjectService`] their targets, [`ActionService`] and [`InvariantService`] their templates
+//! and rules, [`ToolService`] and [`SkillService`] their tools, [`TaskService`] the tasks of other
+//! agents over A2A, and [`LeaseService`] the locks between processes.
 
 mod action;
 mod actor;
 mod answer_json;
 mod automation;
+mod definition;
+mod environment;
 mod event;
 mod invariant;
 mod lease;
 mod log_fields;
 mod mcp;
 pub mod model_operations;
+mod observer;
 mod operation;
 mod plan;
 mod process;
 mod project;
+mod reference;
 mod resource;
 mod run;
 mod runtime;
@@ -33,6 +36,7 @@ mod services;
 mod session;
 mod skill;
 mod sync;
+mod system;
 mod task;
 mod text_file;
 mod tool;
@@ -43,22 +47,17 @@ mod validation;
 mod watch;
 
 pub use action::operations as action_operations;
-pub use action::{
-    ActionError, ActionFileError, ActionFilter, ActionService, AddedAction, RegisteredAction,
-};
+pub use action::{ActionFilter, ActionService, RegisteredAction};
 pub use actor::operations as actor_operations;
 pub use actor::{
-    ActorError, ActorService, ActorText, ActorWorld, AddedActor, Bundle, ContextService,
-    ContextServiceError, ExportedContext, ExportedMessage, FoundActor, IsModel, RegisteredActor,
-    Supplies, read_context,
+    ActorService, ActorText, ActorWorld, Bundle, ContextService, ContextServiceError,
+    ExportedContext, ExportedMessage, FoundActor, IsModel, Supplies, read_context,
 };
+pub use automation::AutomationService;
 pub use automation::operations as automation_operations;
-pub use automation::{
-    AddedProfile, AutomationError, AutomationService, RegisteredProfile, automation_profile_schema,
-};
-/// The handle of an open database, from which services are made.
+/// The handle of an open database, from which services are created.
 pub use cleveragents_store::Engine;
-/// Why the database failed.
+/// An error of the database.
 pub use cleveragents_store::Error as StoreError;
 /// Types of the stored rows that services take and return.
 pub use cleveragents_store::{
@@ -69,6 +68,10 @@ pub use cleveragents_store::{
     tokens::Token,
     usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
 };
+pub use definition::{
+    AddedDefinition, DefinitionError, DefinitionService, DefinitionText, DefinitionType,
+    RegisteredDefinition, definition_schema,
+};
 pub use event::{EventScope, EventService};
 pub use invariant::operations as invariant_operations;
 pub use invariant::{
@@ -76,26 +79,31 @@ pub use invariant::{
     NewInvariant,
 };
 pub use lease::{Fence, HeldLease, LeaseError, LeaseService, WorkGuard};
-pub use mcp::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
+pub use mcp::{McpService, McpServiceError, hide_secrets};
+pub use observer::{AgentEvent, NoApprover, NoObserver, Observer, ToolCallStatus};
 pub use operation::{
-    Application, NamedKind, Operation, OperationContext, OperationEntry, OperationError,
-    OperationSettings, Prepared, PreparedCall, ProgressStarter, Requirement, Resolver, Touched,
-    WorkerStarter, authorize, check_sendable, find_operation, namespace_of, operations,
+    AccessTarget, Application, FrontEnd, NamedKind, Operation, OperationContext, OperationEntry,
+    OperationError, OperationSettings, PlanSettings, PreparedCall, PreparedRequest,
+    ProgressStarter, Requirement, Resolver, WorkerStarter, authorize, check_sendable,
+    find_operation, namespace_of, operations,
 };
-pub use operation::{CatalogueFactory, PageSummary, ProcessEnvironment, RemovedDefinition};
+pub use operation::{
+    CatalogueFactory, PageSummary, ProcessEnvironment, RemovedDefinition, RuntimeFactory,
+    RuntimeRequest,
+};
 pub use plan::operations as plan_operations;
 pub use plan::{
-    Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
-    Explanation, FileChange, Hunk, Impact, PhaseProgress, PlanBook, PlanCandidate, PlanChanges,
-    PlanGuard, PlanQuery, PlanStatus, PlanTrouble, ProgressState, Spent, TreeOptions, TreeSummary,
-    Trouble, TroubleKind, checkpoint_name, told, waiting_commands,
+    Alternative, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree, Explanation,
+    FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges, PlanFailure,
+    PlanFailureKind, PlanFailures, PlanGuard, PlanListQuery, PlanQueries, PlanQueryError,
+    PlanStatus, ProgressState, TreeOptions, TreeSummary, checkpoint_name, describe_event,
 };
 pub use plan::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
 pub use plan::{
     ContextError, DETERMINISTIC, DefaultActors, DriveOptions, ESTIMATOR, EXECUTOR, FailedCheck,
     KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext,
     PlanFrontEnd, PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService,
-    PlanWatcher, Queued, REVIEWER, SERVER_LEASE, STRATEGIST, Served, UseAction, built_in_actors,
+    QueueEntry, REVIEWER, SERVER_LEASE, STRATEGIST, ServerClaim, UseAction, built_in_actors,
     calling_actor,
 };
 pub use process::{Liveness, current_owner, liveness};
@@ -104,14 +112,13 @@ pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, Project
 pub use resource::operations as resource_operations;
 pub use resource::{
     GitProbe, GitProblem, GitState, Holder, Inspection, NewResource, Outcome, Presence, Register,
-    Registered, RegisteredType, ResourceDetails, ResourceError, ResourceFilter, ResourceService,
-    TreeNode, TypeRegistry, git_probe, resource_type_schema,
+    RegisteredResource, RegisteredType, ResourceDetails, ResourceError, ResourceFilter,
+    ResourceService, ResourceTreeNode, TypeRegistry, git_probe, resource_type_schema,
 };
 pub use run::operations as run_operations;
 pub use run::{
     GivenAnswer, ModelSource, OpenQuestion, RunContext, RunReport, RunService, RunServiceError,
-    RunStart, RunView, RunWatcher, StepView, StoppedRun, ToolSources, Unheard, UnknownOutcome,
-    run_namespace,
+    RunStart, RunView, StepView, StoppedRun, ToolSources, UnknownOutcome, run_namespace,
 };
 pub use runtime::{
     ActorRunOptions, ActorRunReport, ActorRunRequest, ActorRunner, AgentRequest, AgentRuntime,
@@ -122,9 +129,9 @@ pub use runtime::{
     mcp_server_options, parse_usd, session_mode,
 };
 pub use sandbox::{
-    Applied, ApplyRequest, CaptureReport, Doer, ExecReport, ExecRequest, MemberChanges,
-    OpenSandbox, QueryReport, QueryRequest, Recording, Recovered, RollbackTarget, RolledBack,
-    SandboxDiff, SandboxError, SandboxService, SandboxView, Target,
+    ApplyRequest, ApplyResult, CacheTotal, CaptureReport, DiskUsage, Doer, ExecReport, ExecRequest,
+    MemberChanges, OpenSandbox, QueryReport, QueryRequest, Recording, RecoveredOperation,
+    RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService, SandboxView, Target,
 };
 pub use scheduler::{
     APPLICABLE_STAGES, EXECUTABLE_STAGES, Scheduler, Worker, WorkerEvent, WorkerOptions,
@@ -139,32 +146,37 @@ pub use session::operations as session_operations;
 pub use session::{
     Answer, AppendOutcome, AppendRequest, AppendResponder, BatchAppender, EXPORT_SCHEMA,
     ExportSummary, Failure, ImportCheck, ImportSummary, Question, SessionError, SessionService,
-    SessionView, Stored,
+    SessionView, StoredMessage,
 };
 pub use skill::operations as skill_operations;
 pub use skill::{
-    AddedSkill, Equipped, KnownSkill, Refreshed, SkillError, SkillOrigin, SkillService,
-    SkillSource, SkillUser,
+    AddedSkill, KnownSkill, RefreshReport, SkillError, SkillOrigin, SkillReading, SkillService,
+    SkillSource, SkillTools,
+};
+pub use system::operations as system_operations;
+pub use system::{
+    CheckSeverity, DiagnosticCheck, DiagnosticRepair, DiagnosticSummary, DiagnosticsReport,
+    check_database, check_database_file, check_disk, check_git, check_home, check_sqlite,
 };
 pub use task::{
-    ArtifactChunk, CreatedTask, NewTask, PendingPush, PushDelivery, PushFailure, Snapshot,
-    TaskError, TaskFilter, TaskPage, TaskRecord, TaskReply, TaskService, TaskView, TurnStart,
-    agent_message, plan_of_task, prompt_text, task_options,
+    ArtifactChunk, CreatedTask, MessageActor, MessageOutcome, MessageTurn, NewTask, PendingPush,
+    PushDelivery, PushFailure, Snapshot, TaskError, TaskFilter, TaskPage, TaskRecord, TaskReply,
+    TaskService, TaskView, TurnStart, agent_message, plan_of_task, prompt_text, task_options,
 };
 pub use text_file::{MAX_TEXT_FILE_BYTES, read_text, read_text_file};
 pub use tool::operations as tool_operations;
 pub use tool::{
-    AddedTool, Callable, Excerpt, LeftOut, RegisteredTool, SandboxWorkspace, SpendScope,
-    StoreBudget, StoreLedger, ToolError, ToolService,
+    Callable, Excerpt, LeftOut, SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError,
+    ToolService, call_status, called_tool, files_changed,
 };
 pub use turn::{
-    Ending, Interrupted, NoObserver, TakenSession, TurnAllowance, TurnError, TurnObserver,
-    TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools, Unlimited, Waiting,
-    instructions, project_instructions,
+    Ending, InterruptedTurnSummary, ReportTool, ReportTools, TakenSession, TextAnswer,
+    TurnAllowance, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
+    UnlimitedAllowance, Waiting, instructions, project_instructions,
 };
 pub use validation::operations as validation_operations;
 pub use validation::{
-    AddedValidation, AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine,
-    InEffect, Judgement, Keys, RegisteredValidation, Validation, ValidationCheck, ValidationError,
-    ValidationRunner, ValidationService, WrappedCheck, WrappedTool, validation_schema,
+    AttachRequest, AttachmentQuery, AttachmentView, CommandCheck, CommandLine, EffectiveValidation,
+    Keys, Validation, ValidationCheck, ValidationError, ValidationOutcome, ValidationRunner,
+    ValidationService, WrappedCheck, WrappedTool,
 };

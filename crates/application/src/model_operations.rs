@@ -1,6 +1,9 @@
 //! The operations on models.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{Permission, Scope};
@@ -18,21 +21,21 @@ use crate::operation::{
 
 /// The operations on models.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<ListModels>(),
-    OperationEntry::of::<ShowModel>(),
+    OperationEntry::new::<ListModels>(),
+    OperationEntry::new::<ShowModel>(),
 ];
 
-/// A model, as far as it is known without calling it.
+/// The facts about a model that are known without calling it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ModelInfo {
     /// `PROVIDER/MODEL`.
     pub name: String,
     pub provider: String,
     pub model: String,
-    /// Whether its key and address are known.
+    /// Whether its key and address are configured.
     pub available: bool,
     pub capabilities: Capabilities,
-    /// `null` when the price is not known.
+    /// `null` when the price is unknown.
     pub usd_per_million_tokens: Option<PriceInfo>,
     /// `null` for scripts and recordings.
     pub protocol: Option<Protocol>,
@@ -66,7 +69,7 @@ pub struct RateInfo {
 pub struct LongInputRates {
     #[serde(flatten)]
     pub rates: RateInfo,
-    /// The number of input tokens above which they hold.
+    /// The number of input tokens above which they apply.
     pub above: u64,
 }
 
@@ -110,8 +113,8 @@ impl From<ModelEntry> for ModelInfo {
     }
 }
 
-/// Lists well-known models and those of the configuration. Any other model of a provider can be used
-/// too; it has no known price.
+/// Lists well-known models and those of the configuration. Any other model of a provider can be
+/// used too; its price is unknown.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListModels {
@@ -197,7 +200,7 @@ impl Operation for ListModels {
     }
 }
 
-/// Shows what a model can do, its price, and how it is reached.
+/// Shows the capabilities of a model, its price, and its connection.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowModel {
@@ -208,7 +211,7 @@ pub struct ShowModel {
 impl ShowModel {
     /// The response, for front ends that have no database.
     pub fn answer(self, catalogue: &Catalogue) -> Result<ModelInfo, OperationError> {
-        let name: ModelName = self.name.parse().map_err(OperationError::of)?;
+        let name: ModelName = self.name.parse().map_err(OperationError::from_service)?;
         Ok(catalogue.entry(&name)?.into())
     }
 }

@@ -1,7 +1,7 @@
-//! Who this process is, and whether another one still lives.
+//! Identifies this process, and checks whether another one is alive.
 //!
-//! A process number means something only on its machine, boot and process space, and only together
-//! with the moment the process started, because numbers are reused.
+//! A process number is valid only on its machine, boot and process namespace, and only together
+//! with the start time of the process, because numbers are reused.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -15,14 +15,14 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-/// What is known about an owner.
+/// The liveness of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
     /// It runs.
     Alive,
-    /// It is gone for certain.
+    /// It is dead.
     Dead,
-    /// It runs elsewhere, or the system does not tell.
+    /// It runs elsewhere, or the system does not report it.
     Unknown,
 }
 
@@ -42,20 +42,21 @@ pub fn current_owner() -> Owner {
         .clone()
 }
 
-/// Whether an owner still lives, as far as its process number tells.
+/// The liveness of an owner, as far as its process number shows it.
 pub fn liveness(owner: &Owner) -> Liveness {
     if !is_same_space(&owner.host, &host()) || owner.pid_started == 0 {
         return Liveness::Unknown;
     }
     match start_of(owner.pid) {
         Some(started) if started == owner.pid_started => Liveness::Alive,
-        // Where `/proc` hides the processes of other users, one that is there looks as if it were gone.
+        // Where `/proc` hides the processes of other users, a live process looks as if it were
+        // dead.
         None if is_hidden(owner.pid) => Liveness::Unknown,
         _ => Liveness::Dead,
     }
 }
 
-/// Whether there is a process whose entry in `/proc` this user may not see.
+/// Whether a process exists whose entry in `/proc` this user may not see.
 fn is_hidden(pid: u32) -> bool {
     let exists = i32::try_from(pid)
         .ok()
@@ -64,7 +65,7 @@ fn is_hidden(pid: u32) -> bool {
     exists && !Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// The machine, its boot and the process space.
+/// The machine, its boot and the process namespace.
 fn host() -> String {
     let name = rustix::system::uname()
         .nodename()
@@ -77,8 +78,9 @@ fn host() -> String {
     format!("{name}/{}/{space}", boot.trim())
 }
 
-/// Whether process numbers of two hosts compare. A machine may change its name while it runs, so boot and
-/// process space decide; where the system gives none, the name has to be the same too.
+/// Whether process numbers of two hosts are comparable. A machine may change its name while it
+/// runs, so boot and process namespace decide; where the system provides none, the names have to be
+/// equal too.
 fn is_same_space(one: &str, other: &str) -> bool {
     let space = |host: &str| {
         let (rest, space) = host.rsplit_once('/')?;
@@ -88,7 +90,7 @@ fn is_same_space(one: &str, other: &str) -> bool {
     one == other || space(one).is_some_and(|known| space(other) == Some(known))
 }
 
-/// The time since the machine was started, including the time in which it was suspended. It never jumps.
+/// The time since the machine started, including suspensions. It is monotonic.
 pub(crate) fn time_since_boot() -> Duration {
     static FALLBACK: OnceLock<Instant> = OnceLock::new();
     let uptime = || {
@@ -96,13 +98,13 @@ pub(crate) fn time_since_boot() -> Duration {
         let seconds: f64 = text.split(' ').next()?.parse().ok()?;
         Duration::try_from_secs_f64(seconds).ok()
     };
-    // Without `/proc` the time of a suspension is not counted.
+    // Without `/proc` suspensions are not counted.
     uptime().unwrap_or_else(|| FALLBACK.get_or_init(Instant::now).elapsed())
 }
 
-/// A folder in which every process that holds leases of one database file keeps a locked file. The lock shows
-/// that a process lives where its number says nothing, as in another container on the same machine. The
-/// kernel releases it when the process dies.
+/// A folder in which every process that holds leases of one database file keeps a locked file. The
+/// lock proves that a process is alive where its number is meaningless, as in another container on
+/// the same machine. The kernel releases it when the process dies.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnerLocks {
     folder: PathBuf,
@@ -112,7 +114,7 @@ pub(crate) struct OwnerLocks {
 static HELD: Mutex<Option<HashMap<PathBuf, Option<File>>>> = Mutex::new(None);
 
 impl OwnerLocks {
-    /// The locks of those who share a database file.
+    /// The lock files of the processes that share a database file.
     pub(crate) fn beside(database: &Path) -> Self {
         let mut name = OsString::from(database);
         name.push("-owners");
@@ -125,8 +127,8 @@ impl OwnerLocks {
         self.folder.join(owner.process.to_string())
     }
 
-    /// Shows that this process lives, if the owner is this process. Where no lock can be had, as on a full disk,
-    /// its leases still expire for those who cannot see the process.
+    /// Locks the file of this process, if the owner is this process. If that fails, as on a full
+    /// disk, its leases still expire for processes that cannot see it.
     pub(crate) fn hold(&self, owner: &Owner) {
         if owner.process != current_owner().process {
             return;
@@ -143,7 +145,8 @@ impl OwnerLocks {
 
     fn create(&self, place: &Path) -> Option<File> {
         std::fs::create_dir_all(&self.folder).ok()?;
-        // Others look at the file while it is not locked yet: they hold it for a moment or remove it.
+        // Other processes check the file before it is locked: they hold it for a moment or remove
+        // it.
         for _ in 0..100 {
             let file = OpenOptions::new()
                 .write(true)
@@ -160,7 +163,7 @@ impl OwnerLocks {
         None
     }
 
-    /// Removes the files of processes that are gone.
+    /// Removes the files of dead processes.
     fn sweep(&self, held: &HashMap<PathBuf, Option<File>>) {
         let Ok(entries) = std::fs::read_dir(&self.folder) else {
             return;
@@ -170,14 +173,14 @@ impl OwnerLocks {
                 continue;
             }
             if let (Liveness::Dead, _locked) = probe(&place) {
-                // Locked meanwhile, so that its owner cannot take it for its own. Another process may have
+                // Locked meanwhile, so that its owner cannot reuse it. Another process may have
                 // removed it already.
                 let _gone = std::fs::remove_file(&place);
             }
         }
     }
 
-    /// Whether an owner lives, from its lock file.
+    /// The liveness of an owner, from its lock file.
     pub(crate) fn liveness(&self, owner: &Owner) -> Liveness {
         let place = self.place(owner);
         let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,8 +200,8 @@ fn is_file_at(file: &File, place: &Path) -> bool {
     known.is_some() && known == identity(std::fs::metadata(place))
 }
 
-/// Whether the process that made a lock file lives; with its lock when it does not. Not for the files of this
-/// process.
+/// Whether the process that created a lock file is alive; returns the lock when it is dead. Not for
+/// the files of this process.
 fn probe(place: &Path) -> (Liveness, Option<File>) {
     let Ok(file) = OpenOptions::new().read(true).write(true).open(place) else {
         return (Liveness::Unknown, None);
@@ -210,10 +213,10 @@ fn probe(place: &Path) -> (Liveness, Option<File>) {
     }
 }
 
-/// When a process started, in ticks since boot. `None` when it is gone or only waits to be reaped.
+/// The start time of a process, in ticks since boot. `None` when it is dead or a zombie.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may hold anything.
+    // The second field is the program's name in parentheses and may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
     let state = fields.next()?;

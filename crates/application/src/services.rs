@@ -13,7 +13,7 @@ use crate::task::TaskService;
 
 /// The services of a database, acting as one identity. Cheap to clone.
 ///
-/// A front end that holds this, and not the engine, opens no unit of work of its own.
+/// A front end holds this instead of the engine, so that it cannot open units of work.
 #[derive(Clone)]
 pub struct Services {
     engine: Arc<Engine>,
@@ -25,18 +25,18 @@ impl Services {
         Self { engine }
     }
 
-    /// The same services, acting as somebody else.
+    /// The same services with another identity.
     #[must_use]
     pub fn acting_as(&self, identity: &str) -> Self {
         Self::new(self.engine.acting_as(identity))
     }
 
-    /// The identity that what is done is recorded for.
+    /// The identity that is recorded with all changes.
     pub fn identity(&self) -> &str {
         self.engine.identity()
     }
 
-    /// Conversations, with messages of `max_content_bytes` at most.
+    /// Conversations, with a maximum message size of `max_content_bytes`.
     pub fn sessions(&self, max_content_bytes: usize) -> SessionService {
         SessionService::new(self.engine(), max_content_bytes)
     }
@@ -56,7 +56,7 @@ impl Services {
         PlanLookup::new(self.engine())
     }
 
-    /// Plans that are left to servers and workers.
+    /// Plans that wait for servers and workers.
     pub fn plan_queue(&self) -> PlanQueue {
         PlanQueue::new(self.engine())
     }

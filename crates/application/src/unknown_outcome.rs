@@ -1,42 +1,39 @@
-//! Calls that were begun and of which nobody knows whether they were done: the question about them, and
-//! those who answer it beforehand.
+//! Tool calls whose outcome is unknown, because the program ended before their result was stored:
+//! the possible answers to the question about them, and an approver with a predefined answer.
 
-use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
+use cleveragents_tools::ports::{
+    Approval, ApprovalRequest, Approver, Question, QuestionKind, Reply,
+};
 
 use crate::run::UnknownOutcome;
 
-/// The answer that has a call made again; always the first option.
-pub(crate) const AGAIN: &str = "make it again";
-/// The answer that takes a call for done; always the second option.
-pub(crate) const DONE: &str = "it was done, go on";
-/// The answer that leaves a call alone.
-pub(crate) const NOT_DONE: &str = "it was not done, leave it";
+/// The answer that retries a call.
+pub(crate) const RETRY: &str = "retry it";
+/// The answer that assumes a call done.
+pub(crate) const ASSUME_DONE: &str = "assume it was done";
+/// The answer that assumes a call not done.
+pub(crate) const ASSUME_NOT_DONE: &str = "assume it was not done";
 
-/// Whether a question is about such a call.
-pub(crate) fn is_doubt(question: &Question<'_>) -> bool {
-    question
-        .options
-        .first()
-        .is_some_and(|option| option == AGAIN)
-        && question.options.get(1).is_some_and(|option| option == DONE)
-}
-
-/// Asks another, except about calls in doubt, for which the answer is known.
-pub(crate) struct Settled<'a> {
+/// Asks another approver, unless the user chose an answer for calls with unknown outcome
+/// beforehand.
+pub(crate) struct UnknownOutcomeApprover<'a> {
     pub(crate) unknown_outcome: UnknownOutcome,
     pub(crate) other: &'a dyn Approver,
 }
 
-impl Approver for Settled<'_> {
+impl Approver for UnknownOutcomeApprover<'_> {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         self.other.approve(request)
     }
 
     fn question(&self, question: &Question<'_>) -> Reply {
-        match self.unknown_outcome {
-            UnknownOutcome::Retry if is_doubt(question) => Reply::Text(AGAIN.to_owned()),
-            UnknownOutcome::AssumeDone if is_doubt(question) => Reply::Text(DONE.to_owned()),
-            _ => self.other.question(question),
+        match (question.kind, self.unknown_outcome) {
+            (QuestionKind::UnknownOutcome, UnknownOutcome::Retry) => Reply::Text(RETRY.to_owned()),
+            (QuestionKind::UnknownOutcome, UnknownOutcome::AssumeDone) => {
+                Reply::Text(ASSUME_DONE.to_owned())
+            }
+            (QuestionKind::UnknownOutcome, UnknownOutcome::Ask)
+            | (QuestionKind::Information, _) => self.other.question(question),
         }
     }
 }

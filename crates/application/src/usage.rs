@@ -1,4 +1,4 @@
-//! [`CostReport`]: money in responses.
+//! [`CostReport`]: costs in responses.
 
 use cleveragents_domain::MicroUsd;
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ impl CostReport {
         }
     }
 
-    /// The known cost, and whether it is all of it.
+    /// The known cost, and whether it is complete.
     pub fn known(&self) -> (MicroUsd, bool) {
         let is_known = self.estimated_cost.is_some();
         let usd = self.estimated_cost.or(self.cost_known_part);

@@ -1,4 +1,4 @@
-//! [`Watch`]: looks whether somebody asked for the end of something while it is at work.
+//! [`Watch`]: polls for a stop request while work is running.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use cleveragents_process::Cancel;
 
-/// So often is looked.
+/// Poll interval.
 const EVERY: Duration = Duration::from_millis(300);
 
-/// Looks until it is dropped.
+/// Polls until it is dropped.
 pub(crate) struct Watch {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Cancels when asking says so.
+    /// Cancels when the check returns true.
     pub(crate) fn over(asked: impl Fn() -> bool + Send + 'static, cancel: Cancel) -> Self {
         let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-        let heard = Arc::clone(&stop);
+        let shared = Arc::clone(&stop);
         let look = move || {
-            let (lock, changed) = &*heard;
+            let (lock, changed) = &*shared;
             let mut stopped = lock.lock().unwrap_or_else(PoisonError::into_inner);
             while !*stopped {
                 stopped = changed
@@ -37,7 +37,7 @@ impl Watch {
                 }
             }
         };
-        // Without a thread the work goes on, and ends where it would have.
+        // Without a thread the work continues to its normal end.
         let thread = std::thread::Builder::new()
             .name("watch".to_owned())
             .spawn(look)

@@ -1,7 +1,7 @@
 //! Actions and invariants as services. Each test runs on both databases.
 
 use cleveragents_application::{
-    ActionError, ActionFilter, ActionRules, ActionService, EffectiveQuery, InvariantError,
+    ActionFilter, ActionRules, ActionService, DefinitionError, EffectiveQuery, InvariantError,
     InvariantQuery, InvariantService, InvariantTarget, NewInvariant, NewProject, Outcome,
     ProjectService, Register,
 };
@@ -9,9 +9,9 @@ use cleveragents_domain::{ActionState, Code, Diagnose as _, InvariantScope, Plan
 use cleveragents_store::plans::{self, NewPlan};
 use cleveragents_testkit::{TestDatabase, at_once};
 
-const LINT: &str = "name: lint\ndescription: Lint {what}\ndefinition_of_done: nothing is told\n\
-                    arguments: [{name: what, default: '${WHAT}'}]\n\
-                    invariants: ['always keep {what}', keep the tests]\n";
+const LINT: &str = "name: lint\ndescription: Lint {what}\ndefinition_of_done: nothing is \
+    reported\narguments: [{name: what, default: '${WHAT}'}]\ninvariants: ['always keep {what}', \
+    keep the tests]\n";
 
 fn set(name: &str) -> Option<String> {
     (name == "WHAT").then(|| "src".to_owned())
@@ -32,9 +32,13 @@ fn each(test: impl Fn(&ActionService, &InvariantService, &ProjectService)) {
     }
 }
 
-fn create(actions: &ActionService, text: &str, register: Register) -> Result<Outcome, ActionError> {
+fn create(
+    actions: &ActionService,
+    text: &str,
+    register: Register,
+) -> Result<Outcome, DefinitionError> {
     actions
-        .create(text, "lint.yaml", register, &set)
+        .add(text, "lint.yaml", register, &set)
         .map(|added| added.outcome)
 }
 
@@ -73,7 +77,7 @@ fn of_many_that_register_one_name_one_does_it() {
         }
         let replaced = create(actions, LINT, Register::Update).expect("replaced");
         assert_eq!(replaced, Outcome::Updated);
-        assert_eq!(actions.get("LINT", &set).expect("there").stored.version, 2);
+        assert_eq!(actions.find_stored("LINT", &set).expect("there").version, 2);
     });
 }
 
@@ -85,9 +89,9 @@ fn a_wrong_file_stores_nothing() {
             "name: a\n",
             "name: a\ndescription: d\ndefinition_of_done: d\nstrategy_actor: ''\n",
         ] {
-            let error = actions.create(text, "a.yaml", Register::New, &set);
+            let error = actions.add(text, "a.yaml", Register::New, &set);
             let error = error.expect_err(text);
-            assert!(matches!(error, ActionError::File(_)), "{error}");
+            assert!(matches!(error, DefinitionError::File(_)), "{error}");
             assert!(error.hint().is_some());
             assert!(error.to_string().starts_with("a.yaml:"), "{error}");
         }
@@ -122,7 +126,8 @@ fn lists_are_narrowed_and_hold_what_cannot_be_read_any_more() {
         actions.archive("team/fix").expect("archived");
         let names = |filter: ActionFilter| -> Vec<String> {
             let found = actions.list(&filter, &set).expect("read");
-            found.into_iter().map(|found| found.stored.name).collect()
+            let names = found.into_iter().map(|found| found.registered.stored.name);
+            names.collect()
         };
         assert_eq!(names(ActionFilter::default()), ["local/lint", "team/fix"]);
         let state = Some(ActionState::Archived);
@@ -140,19 +145,20 @@ fn lists_are_narrowed_and_hold_what_cannot_be_read_any_more() {
             }),
             ["local/lint"]
         );
-        assert_eq!(
-            names(ActionFilter {
-                pattern: Some("^team/".to_owned()),
-                ..ActionFilter::default()
-            }),
-            ["team/fix"]
-        );
         let broken = actions
             .list(&ActionFilter::default(), &unset)
             .expect("still listed");
-        assert!(broken.iter().all(|found| found.action.is_err()));
+        assert!(
+            broken
+                .iter()
+                .all(|found| found.registered.definition.is_err())
+        );
         let error = actions.get("lnit", &set).expect_err("no such action");
-        assert!(error.hint().is_some_and(|hint| hint.contains("local/lint")));
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.neutral().contains("local/lint"))
+        );
     });
 }
 

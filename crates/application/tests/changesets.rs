@@ -11,7 +11,7 @@ use cleveragents_domain::{
     FileState, NewChange, Operation, PlanId,
 };
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
-use cleveragents_testkit::{Child, TestDatabase, at_once, child_input, proof_size, say};
+use cleveragents_testkit::{Child, TestDatabase, at_once, child_input, proof_size, send_line};
 
 fn context(engine: &Arc<Engine>) -> PlanExecutionContext {
     let plan = PlanExecutionContext::create_plan(engine).expect("stored");
@@ -21,7 +21,7 @@ fn context(engine: &Arc<Engine>) -> PlanExecutionContext {
 fn change(path: impl Into<String>) -> NewChange {
     let path = path.into();
     let after = FileState {
-        hash: ContentHash::of(path.as_bytes()),
+        hash: ContentHash::of_bytes(path.as_bytes()),
         size: path.len() as u64,
         mode: FileMode::REGULAR,
     };
@@ -132,7 +132,7 @@ fn defect_7163_a_closed_changeset_is_no_longer_active() {
         let recorded = context.record_change(&change("b")).expect("recorded");
         assert_eq!(recorded.0, outer.id());
 
-        // Whoever still holds the changeset by another way is refused.
+        // Another holder of the same changeset is refused.
         database.meddle(&format!(
             "UPDATE changesets SET closed_at = 1 WHERE changeset_id = '{}'",
             outer.id()
@@ -160,7 +160,7 @@ fn defect_7163_a_closed_changeset_is_no_longer_active() {
     }
 }
 
-/// A child process: opens the database, looks at a changeset and says what it sees.
+/// A child process: opens the database, reads a changeset and prints it.
 fn look_at_changeset(input: &str) {
     let mut parts = input.split(' ');
     let mut next = || parts.next().expect("three parts");
@@ -176,9 +176,9 @@ fn look_at_changeset(input: &str) {
         .iter()
         .find(|changeset| changeset.id == id)
         .expect("it is there");
-    say(format!("{:?} {}", found.state(), found.entry_count));
+    send_line(format!("{:?} {}", found.state(), found.entry_count));
     for entry in all_entries(&context, id) {
-        say(format!("{} {}", entry.number, entry.change.path()));
+        send_line(format!("{} {}", entry.number, entry.change.path()));
     }
 }
 
@@ -207,8 +207,8 @@ fn defect_7731_another_process_finds_a_changeset_and_its_entries_an_empty_one_to
     }
 }
 
-/// Callers without a handle, while others open and close: every change is in the changeset it was
-/// said to be in, and none is in one that was closed before it was recorded.
+/// Callers without a handle, while others open and close: every change is in the reported
+/// changeset, and none is in one that was closed before it was recorded.
 #[test]
 fn a_change_without_a_handle_lands_in_a_changeset_that_was_open() {
     let each = proof_size(50, 1000);

@@ -1,13 +1,10 @@
-//! An owner of a sandbox that was displaced, as one on another machine can be: its command is stopped, and
-//! nothing of it reaches the real files or the records.
+//! An owner of a sandbox that was displaced, as one on another machine can be: its command is
+//! stopped, and none of its changes reach the real files or the records.
 //!
-//! The tests have a `main` of their own, because the stages of a confined command are this very program
-//! started again.
+//! The tests have a `main` of their own, because the stages of a confined command are this very
+//! program started again.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "a test runner tells how the tests went"
-)]
+#![expect(clippy::print_stdout, reason = "a test runner reports the results")]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,7 +68,7 @@ impl Scene {
         (self.service.open("s").expect("opened"), root)
     }
 
-    /// What another machine does when the lease has expired.
+    /// Another machine takes the lease after it expired.
     fn displace(&self) {
         self.database.meddle(&format!(
             "UPDATE leases SET token = token + 1, owner_process = '{}', owner_host = 'elsewhere' \

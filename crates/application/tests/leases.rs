@@ -1,4 +1,5 @@
-//! One owner at a time: threads and processes race for a lease, owners die, sleepers wake up late.
+//! One owner at a time: threads and processes race for a lease, owners die, suspended owners resume
+//! late.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use cleveragents_process::Cancel;
 use cleveragents_store::leases::Displaceable;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Error, Options, events, leases};
 use cleveragents_testkit::{
-    Child, TestDatabase, at_once, child_input, proof_size, say, wait_for_go,
+    Child, TestDatabase, at_once, child_input, proof_size, send_line, wait_for_release,
 };
 
 fn subject() -> LeaseSubject {
     LeaseSubject::new("plan", "01J9ZC5V7Q8W9E0R1T2Y3V4X5Z")
 }
 
-/// An owner on another machine, of which nothing can be known from here.
+/// An owner on another machine, whose liveness is unknown here.
 fn stranger(name: &str) -> Owner {
     Owner {
         process: ProcessId::generate(),
@@ -35,7 +36,7 @@ fn service(engine: &Arc<Engine>, owner: Owner) -> LeaseService {
     LeaseService::acting_for(Arc::clone(engine), owner)
 }
 
-/// Takes a lease without a heartbeat, as an owner does whose machine then vanishes.
+/// Takes a lease without a heartbeat, like an owner whose machine then fails.
 fn take(engine: &Engine, owner: &Owner) -> Lease {
     let owner = owner.clone();
     engine
@@ -57,7 +58,7 @@ fn expire(database: &TestDatabase) {
     database.meddle(&format!("UPDATE leases SET expires_at = {moment}"));
 }
 
-/// A full disk is one reason among others.
+/// A full disk is one possible reason.
 #[test]
 fn a_lease_that_could_not_be_given_back_is_free_for_who_had_it_and_for_nobody_else() {
     let database = TestDatabase::sqlite();
@@ -72,7 +73,7 @@ fn a_lease_that_could_not_be_given_back_is_free_for_who_had_it_and_for_nobody_el
     let refused = mine.acquire(subject(), Ttl::default());
     assert!(
         !matches!(refused, Err(LeaseError::Held { .. })),
-        "what is told is that it cannot be stored"
+        "the error reports that it cannot be stored"
     );
     database.meddle("DROP TRIGGER broken");
     let others = service(&engine, current_owner());
@@ -83,12 +84,12 @@ fn a_lease_that_could_not_be_given_back_is_free_for_who_had_it_and_for_nobody_el
     );
     let again = mine.acquire(subject(), Ttl::default()).expect("free");
     assert!(again.token() > token);
-    // One that is in hand is not free.
+    // A held lease is not free.
     let refused = mine.acquire(subject(), Ttl::default());
     assert!(matches!(refused, Err(LeaseError::Held { .. })));
 }
 
-/// Of so many racing threads one wins, and every other is told who.
+/// One of several racing threads wins, and every other receives its owner.
 fn one_wins(database: &TestDatabase, engines: &[Arc<Engine>]) -> HeldLease {
     let mut outcomes = at_once(16, |thread| {
         let owner = stranger(&format!("machine {thread}"));
@@ -113,7 +114,7 @@ fn one_wins(database: &TestDatabase, engines: &[Arc<Engine>]) -> HeldLease {
                     "{error}"
                 );
             }
-            other => panic!("a loser is told that it lost, not {other:?}"),
+            other => panic!("a loser receives the owner, not {other:?}"),
         }
     }
     lease.expect("it won")
@@ -140,27 +141,27 @@ fn defect_7406_of_many_threads_racing_for_an_expired_lease_one_wins() {
             expire(&database);
             let lease = one_wins(&database, &engines);
             assert_eq!(lease.token(), LeaseToken(sleeper.token.0 + round));
-            // Its owner vanishes as well: no release, and its heartbeat is not due for long.
+            // Its owner fails as well: no release, and its heartbeat is not due for long.
             std::mem::forget(lease);
         }
     }
 }
 
-/// A child process that tries to take the lease, says how that went, and holds what it got until
-/// its parent has heard enough.
+/// A child process that tries to take the lease, prints the result, and holds the lease until its
+/// parent closes its input.
 fn compete(url: &str) {
     let url = DatabaseUrl::parse(url, Path::new("/")).expect("a URL");
     let engine = EngineCache::new(Options::default())
         .open(&url)
         .expect("opens");
-    wait_for_go();
+    wait_for_release();
     let held = match LeaseService::new(engine).acquire(subject(), Ttl::default()) {
         Ok(lease) => {
-            say(format!("won {} {}", lease.token(), current_owner().process));
+            send_line(format!("won {} {}", lease.token(), current_owner().process));
             Some(lease)
         }
         Err(LeaseError::Held { owner, .. }) => {
-            say(format!("held {}", owner.process));
+            send_line(format!("held {}", owner.process));
             None
         }
         Err(error) => panic!("a raw error instead of an answer: {error}"),
@@ -172,18 +173,18 @@ fn compete(url: &str) {
     drop(held);
 }
 
-/// Of eight racing processes one wins; gives the winner's token.
+/// One of eight racing processes wins; returns the winner's token.
 fn one_process_wins(database: &TestDatabase, test: &str) -> u64 {
     let mut children: Vec<Child> = (0..8).map(|_| Child::start(test, &database.url)).collect();
     for child in &mut children {
-        assert_eq!(child.hear().as_deref(), Some("ready"));
+        assert_eq!(child.read_line().as_deref(), Some("ready"));
     }
     for child in &mut children {
-        child.go();
+        child.release();
     }
     let said: Vec<String> = children
         .iter_mut()
-        .map(|child| child.hear().expect("an answer"))
+        .map(|child| child.read_line().expect("an answer"))
         .collect();
     let winners: Vec<&String> = said
         .iter()
@@ -218,7 +219,7 @@ fn defect_9638_of_eight_processes_racing_for_a_lease_one_wins_and_the_others_nam
     for database in TestDatabase::each() {
         let engine = database.open();
         let token = one_process_wins(&database, test);
-        assert_eq!(token, 1, "a lease that nobody ever had");
+        assert_eq!(token, 1, "a lease without an owner");
         let token = one_process_wins(&database, test);
         assert_eq!(token, 2, "a lease that was given back");
         let sleeper = take(&engine, &stranger("a machine that vanished"));
@@ -232,7 +233,7 @@ fn defect_9638_of_eight_processes_racing_for_a_lease_one_wins_and_the_others_nam
 
 fn change(path: &str) -> NewChange {
     let after = FileState {
-        hash: ContentHash::of(b""),
+        hash: ContentHash::of_bytes(b""),
         size: 0,
         mode: FileMode::REGULAR,
     };
@@ -262,10 +263,10 @@ fn an_owner_that_wakes_up_late_can_write_nothing_any_more() {
             .expect("it holds the lease");
 
         expire(&database);
-        // Late, but nobody has taken over: the token is still the last one.
+        // Late, but no other owner has taken over: the token is still the last one.
         changeset
             .record(&change("late"))
-            .expect("nobody else has it");
+            .expect("no other owner has it");
         let new = acquire("the new machine");
         assert!(new.token() > old.token());
         let before = [
@@ -301,8 +302,7 @@ fn an_owner_that_wakes_up_late_can_write_nothing_any_more() {
     }
 }
 
-/// The take-over and the old owner's writes race: what was written before it stays, what comes
-/// after it is refused, and nothing lies between.
+/// The take-over and the old owner's writes race: earlier writes stay, and later ones are refused.
 #[test]
 fn a_write_is_either_before_the_take_over_or_refused() {
     for database in TestDatabase::each() {
@@ -352,7 +352,7 @@ fn a_write_is_either_before_the_take_over_or_refused() {
     }
 }
 
-/// A child process that takes the lease and never gives it back.
+/// A child process that takes the lease and never releases it.
 fn hold_for_ever(url: &str) {
     hold_as(url, current_owner());
 }
@@ -365,7 +365,7 @@ fn hold_as(url: &str, owner: Owner) {
     let lease = LeaseService::acting_for(engine, owner)
         .acquire(subject(), Ttl::default())
         .expect("free");
-    say(lease.token());
+    send_line(lease.token());
     let mut end = String::new();
     std::io::stdin()
         .read_line(&mut end)
@@ -384,7 +384,13 @@ fn an_owner_killed_on_this_machine_is_succeeded_at_once() {
             "an_owner_killed_on_this_machine_is_succeeded_at_once",
             &database.url,
         );
-        let token = LeaseToken(child.hear().expect("it has it").parse().expect("a token"));
+        let token = LeaseToken(
+            child
+                .read_line()
+                .expect("it has it")
+                .parse()
+                .expect("a token"),
+        );
         match service.acquire(subject(), Ttl::default()) {
             Err(LeaseError::Held { owner, .. }) => assert_eq!(owner.pid, child.pid()),
             other => panic!(
@@ -415,13 +421,19 @@ fn an_owner_killed_on_this_machine_is_succeeded_at_once() {
     }
 }
 
-/// Takes the lease in a child process that is then stopped, and lets its time pass, as a clock that is set
-/// ahead or a suspended machine does. The parent may have it only once the child is dead.
+/// Takes the lease in a child process that is then stopped, and lets the lease expire, like a clock
+/// that is set ahead or a suspended machine. The parent may take it only after the child is dead.
 fn live_owner_keeps_its_expired_lease(database: &TestDatabase, test: &str) {
     let engine = database.open();
     let service = LeaseService::new(Arc::clone(&engine));
     let mut child = Child::start(test, &database.url);
-    let token = LeaseToken(child.hear().expect("it has it").parse().expect("a token"));
+    let token = LeaseToken(
+        child
+            .read_line()
+            .expect("it has it")
+            .parse()
+            .expect("a token"),
+    );
     signal(child.pid(), "STOP");
     expire(database);
     match service.acquire(subject(), Ttl::default()) {
@@ -441,7 +453,7 @@ fn live_owner_keeps_its_expired_lease(database: &TestDatabase, test: &str) {
     assert_eq!(
         worker.map(|lease| lease.token),
         Some(token),
-        "and it is shown as at work"
+        "and it is shown as running"
     );
     engine
         .write(move |unit| leases::require(unit, &subject(), token))
@@ -472,7 +484,8 @@ fn a_stopped_owner_on_this_machine_keeps_its_lease_when_its_time_is_over() {
     }
 }
 
-/// In another container the process number says nothing; the locked file beside the database does.
+/// In another container the process number is meaningless; the locked file next to the database
+/// decides.
 #[test]
 fn an_owner_in_another_container_keeps_its_lease_while_it_lives() {
     if let Some(url) = child_input() {
@@ -544,7 +557,7 @@ fn work_under_a_lease_is_cancelled_when_it_cannot_be_renewed_for_its_duration() 
     assert!(lease.is_lost());
 }
 
-/// Many find the owner dead at the same moment.
+/// Many processes find the owner dead at the same moment.
 #[test]
 fn a_dead_owner_is_succeeded_by_one() {
     if let Some(url) = child_input() {
@@ -553,7 +566,7 @@ fn a_dead_owner_is_succeeded_by_one() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let mut child = Child::start("a_dead_owner_is_succeeded_by_one", &database.url);
-        child.hear().expect("it has it");
+        child.read_line().expect("it has it");
         child.kill();
         let lease = one_wins(&database, &[engine]);
         assert_eq!(lease.token(), LeaseToken(2));
@@ -575,7 +588,7 @@ fn a_released_lease_is_free_and_tokens_only_grow() {
                 (current_owner(), lease.token())
             );
             assert!(!lease.is_lost());
-            // Given back explicitly or by dropping it.
+            // Released explicitly or by dropping it.
             if token % 2 == 0 {
                 assert_eq!(lease.release(), Ok(true));
             } else {
@@ -641,9 +654,9 @@ fn a_renewal_moves_the_expiry_and_only_for_the_holder() {
                 "{outcome:?}"
             );
         }
-        // A lease that is over but that nobody took is still the holder's to renew.
+        // An expired lease that no other owner took can still be renewed by its holder.
         expire(&database);
-        renew(lease.token).expect("nobody else has it");
+        renew(lease.token).expect("no other owner has it");
         let others = service(&engine, stranger("another"))
             .acquire(subject(), Ttl::default())
             .err();
@@ -654,7 +667,7 @@ fn a_renewal_moves_the_expiry_and_only_for_the_holder() {
     }
 }
 
-/// The same instants, written in zones whose texts sort the other way.
+/// The same instants, written in time zones whose texts sort in reverse.
 #[test]
 fn defect_3951_expiry_is_judged_on_instants() {
     let hour = |shift: i64| {
@@ -724,7 +737,7 @@ fn stale_leases_are_released_and_living_ones_are_not() {
     }
 }
 
-/// Somebody looks for stale leases just as a late owner renews its own.
+/// A process searches for stale leases while a late owner renews its own.
 #[test]
 fn a_lease_that_was_renewed_meanwhile_is_not_released_as_stale() {
     for database in TestDatabase::each() {
@@ -747,7 +760,7 @@ fn a_lease_that_was_renewed_meanwhile_is_not_released_as_stale() {
     }
 }
 
-/// Takes longer than the lease lasts, so only the full proof does it.
+/// Takes longer than the lease lasts.
 #[test]
 fn a_heartbeat_keeps_a_lease_alive_past_its_time_and_notices_its_loss() {
     if proof_size(0, 1) == 0 {
@@ -776,7 +789,7 @@ fn a_heartbeat_keeps_a_lease_alive_past_its_time_and_notices_its_loss() {
     assert!(!lease.is_lost());
     expire(&database);
     let taken = others.acquire(subject(), Ttl::default());
-    // The heartbeat may have renewed it in between; then it is simply not lost.
+    // The heartbeat may have renewed it in between; then the lease is not lost.
     if taken.is_ok() {
         while !lease.is_lost() {
             std::thread::yield_now();

@@ -7,12 +7,12 @@ use cleveragents_testkit::proof_size;
 use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 
-/// What `registry.rs` is written against.
+/// The primitives that `registry.rs` uses.
 mod sync {
     pub(crate) use shuttle::sync::{Mutex, MutexGuard, PoisonError};
 }
 
-/// The folder that `registry.rs` lies in.
+/// The folder of `registry.rs`.
 #[path = "../src/plan"]
 mod plan {
     pub(crate) mod registry;
@@ -26,7 +26,7 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, proof_size(2_000, 200_000), 3);
 }
 
-/// A change and who made it.
+/// A change and its author.
 type Change = (&'static str, usize);
 
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ fn registry() -> (Arc<Registry<Sheets>>, Sheets) {
     (Arc::new(Registry::new(sheets.clone())), sheets)
 }
 
-/// Through the handle: what an open changeset does with its own id.
+/// Through the handle, as an open changeset does with its own id.
 fn record_through_handle(registry: &Registry<Sheets>, id: usize, change: Change) -> Option<usize> {
     registry
         .ledger()
@@ -139,8 +139,8 @@ fn defect_7120_each_opener_finds_its_own_changes_and_no_others() {
     });
 }
 
-/// Callers without a handle race with one that opens and closes: a changeset that stays open
-/// throughout is there for them, so nothing may be lost.
+/// Callers without a handle race with one that opens and closes: one changeset stays open
+/// throughout, so no change may be lost.
 #[test]
 fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset() {
     explore(|| {
@@ -186,7 +186,7 @@ fn a_change_without_a_handle_is_never_lost_and_never_lands_in_a_closed_changeset
     });
 }
 
-/// Without a lasting changeset a caller may come too early or too late, and is told so.
+/// Without an open changeset a caller that is too early or too late gets an error.
 #[test]
 fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
     explore(|| {
@@ -222,7 +222,7 @@ fn a_change_without_a_handle_fails_only_when_nothing_is_open() {
     });
 }
 
-/// Another process, or another clone of the handle, closed the changeset behind the list's back.
+/// Another process, or another clone of the handle, closed the changeset without updating the list.
 #[test]
 fn a_changeset_closed_elsewhere_is_passed_over() {
     explore(|| {

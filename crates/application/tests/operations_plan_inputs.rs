@@ -35,6 +35,7 @@ fn application(engine: &Arc<Engine>) -> Application {
             automation_profile: "careful".to_owned(),
             sandboxes: std::env::temp_dir(),
             sandbox_policy: cleveragents_application::SandboxPolicy::default(),
+            plans: cleveragents_application::PlanSettings::default(),
             process: ProcessEnvironment::default(),
         },
     )
@@ -326,7 +327,8 @@ fn actions_from_elsewhere_are_stored_in_the_namespace_of_the_caller() {
     }
 }
 
-/// An action whose variable is gone cannot be read: it is listed with the reason, and can be archived.
+/// An action whose variable is unset cannot be parsed: it is listed with the reason, and can be
+/// archived.
 #[test]
 fn an_action_that_cannot_be_read_is_listed_and_archived() {
     let database = TestDatabase::sqlite();
@@ -341,6 +343,7 @@ fn an_action_that_cannot_be_read_is_listed_and_archived() {
             max_message_bytes: 1_000,
             automation_profile: "manual".to_owned(),
             sandbox_policy: cleveragents_application::SandboxPolicy::default(),
+            plans: cleveragents_application::PlanSettings::default(),
             sandboxes: std::env::temp_dir(),
             process,
         };
@@ -512,9 +515,9 @@ fn the_configured_profile_is_not_removed() {
         let refused = call(&application, &person, remove("careful", true));
         let refused = refused.expect_err("configured");
         assert_eq!(refused.code(), Code::ProfileInUse);
-        let hint = refused.hint().expect("a hint");
+        let hint = refused.hint().expect("a hint").neutral();
         assert!(
-            hint.contains("config set core.automation-profile"),
+            hint.contains("`config/set` (key=core.automation-profile"),
             "{hint}"
         );
         assert_eq!(

@@ -28,6 +28,7 @@ fn application(engine: &Arc<Engine>) -> Application {
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
             sandbox_policy: SandboxPolicy::default(),
+            plans: cleveragents_application::PlanSettings::default(),
         },
     )
 }

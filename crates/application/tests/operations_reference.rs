@@ -1,4 +1,4 @@
-//! `docs/operations.md`: the reference of requests and responses, written from their types.
+//! `docs/reference/operations.md`: the reference of requests and responses, written from their types.
 //! `CLEVERAGENTS_WRITE_DOCS=1` writes it.
 
 use std::fmt::Write as _;
@@ -108,13 +108,13 @@ fn the_reference_of_operations_is_up_to_date() {
     let text: String = std::iter::once(HEAD.to_owned())
         .chain(operations().map(section))
         .collect();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/operations.md");
     if std::env::var_os("CLEVERAGENTS_WRITE_DOCS").is_some() {
         std::fs::write(&file, &text).expect("the file is written");
     }
     let documented = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         documented == text,
-        "docs/operations.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it anew"
+        "docs/reference/operations.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it"
     );
 }

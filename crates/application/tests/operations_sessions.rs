@@ -26,6 +26,7 @@ fn application(engine: &Arc<Engine>) -> Application {
             sandboxes: std::env::temp_dir(),
             process: ProcessEnvironment::default(),
             sandbox_policy: SandboxPolicy::default(),
+            plans: cleveragents_application::PlanSettings::default(),
         },
     )
 }

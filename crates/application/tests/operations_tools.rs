@@ -35,6 +35,7 @@ fn application(engine: &Arc<Engine>) -> Application {
             automation_profile: "manual".to_owned(),
             sandboxes: std::env::temp_dir(),
             sandbox_policy: cleveragents_application::SandboxPolicy::default(),
+            plans: cleveragents_application::PlanSettings::default(),
             process: ProcessEnvironment {
                 default_actor: Some("acme/main".to_owned()),
                 configured_actors: vec![("actor.default".to_owned(), "acme/main".to_owned())],
@@ -152,7 +153,7 @@ fn a_removal_that_is_not_confirmed_names_what_it_would_remove() {
     assert_eq!(refused.code(), Code::ConfirmationNeeded);
     assert_eq!(refused.details()["name"], "local/count");
     assert!(call(&application, &person(), shown("local/count")).is_ok());
-    // What cannot be removed is reported before anybody is asked.
+    // An impossible removal is reported before the confirmation.
     let missing = call(&application, &person(), removed("local/none", false));
     assert_eq!(missing.expect_err("missing"), Code::ToolNotFound);
     let built_in = call(&application, &person(), removed("builtin/file-read", false));
@@ -168,7 +169,11 @@ fn a_tool_that_exists_is_replaced_only_on_request() {
     let again = application.for_caller(person()).call(tool("local/count"));
     let again = again.expect_err("it exists");
     assert_eq!(again.code(), Code::ToolExists);
-    assert!(again.hint().is_some_and(|hint| hint.contains("--update")));
+    assert!(
+        again
+            .hint()
+            .is_some_and(|hint| hint.neutral().ends_with("with update=true"))
+    );
     let update = AddTool {
         update: true,
         ..tool("local/count")
@@ -227,7 +232,7 @@ fn validations_are_attached_to_resources_of_the_caller() {
         let attached = call(&application, &admin, attach("api", &["package=web"]));
         let attached = attached.expect("attached").attachment;
         assert_eq!(attached.attachment.resource, "acme/api");
-        // Someone else attaches it too: callers see attachments to their resources only.
+        // Another caller attaches it too: callers see attachments to their resources only.
         let foreign = AttachValidation {
             validation: "acme/tests".to_owned(),
             ..attach("other/api", &["package=api"])
@@ -355,6 +360,7 @@ fn skills_found_in_the_home_are_not_shown_to_callers_from_elsewhere() {
             max_message_bytes: 1_000,
             automation_profile: "manual".to_owned(),
             sandbox_policy: cleveragents_application::SandboxPolicy::default(),
+            plans: cleveragents_application::PlanSettings::default(),
             sandboxes: std::env::temp_dir(),
             process: ProcessEnvironment {
                 home: home.path().to_owned(),

@@ -1,4 +1,4 @@
-//! Projects: made whole or not at all, aliases, targets. Each test runs on both databases.
+//! Projects: created atomically, aliases, targets. Each test runs on both databases.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn aliases(project: &Project) -> Vec<&str> {
         .collect()
 }
 
-/// Report 3628: an update was put together from text.
+/// Report 3628: an SQL update was built by string concatenation.
 #[test]
 fn defect_3628_texts_with_quotes_come_back_as_they_were() {
     each(|database, projects, _| {
@@ -83,7 +83,7 @@ fn defect_3628_texts_with_quotes_come_back_as_they_were() {
     });
 }
 
-/// Report 7776: the project was stored apart from what belongs to it.
+/// Report 7776: the project and its links were stored in separate transactions.
 #[test]
 fn defect_7776_a_project_is_made_whole_or_not_at_all() {
     each(|database, projects, _| {
@@ -103,7 +103,7 @@ fn defect_7776_a_project_is_made_whole_or_not_at_all() {
                 .create(shop(links.clone()))
                 .expect_err("it is refused");
             assert_eq!(rows(), (0, 0), "{links:?}");
-            assert_eq!(database.count(events), 0, "nothing is told of it");
+            assert_eq!(database.count(events), 0, "nothing is recorded about it");
         }
         projects
             .create(shop(vec![link("a", None), link("b", Some("x"))]))
@@ -178,7 +178,7 @@ fn aliases_are_unique_in_a_project() {
             .link_resource("shop", link("b", Some("Db")))
             .expect("linked");
         assert_eq!(aliases(&project), ["a", "a-2", "db"]);
-        // The database itself refuses a second one.
+        // The database itself refuses a duplicate alias.
         let twice = format!(
             "INSERT INTO project_links (project_id, resource_id, alias, read_only, created_at) \
              SELECT '{}', resource_id, 'db', 0, 0 FROM resources WHERE name = 'local/none'",
@@ -291,8 +291,8 @@ fn defect_3609_a_project_of_a_plan_that_is_not_over_is_neither_deleted_nor_empti
             cleveragents_store::plans::advance(
                 unit,
                 plan,
-                cleveragents_domain::Move::Cancel,
-                &cleveragents_store::plans::Along::default(),
+                cleveragents_domain::StageTransition::Cancel,
+                &cleveragents_store::plans::TransitionDetails::default(),
             )
         });
         projects.unlink_resource("shop", "a").expect("unlinked");
@@ -326,8 +326,8 @@ fn an_actor_of_a_plan_that_is_not_over_is_not_removed() {
             cleveragents_store::plans::advance(
                 unit,
                 plan,
-                cleveragents_domain::Move::Cancel,
-                &cleveragents_store::plans::Along::default(),
+                cleveragents_domain::StageTransition::Cancel,
+                &cleveragents_store::plans::TransitionDetails::default(),
             )
         });
         actors.remove("writer", world).expect("removed");
@@ -378,7 +378,8 @@ fn of_racing_makers_of_one_project_one_succeeds() {
     });
 }
 
-/// A resource is removed while a project links it: whoever comes first wins, nothing dangles.
+/// A resource is removed while a project links it: the first transaction wins, and no reference
+/// dangles.
 #[test]
 fn removing_and_linking_at_the_same_time_leaves_no_dangling_link() {
     each(|database, projects, resources| {

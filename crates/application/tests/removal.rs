@@ -1,4 +1,4 @@
-//! What a plan that is not over uses cannot be removed. Each test runs on both databases.
+//! Objects that an unfinished plan uses cannot be removed. Each test runs on both databases.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use cleveragents_domain::{Code, Diagnose as _, PlanId, StepCall};
 use cleveragents_store::Engine;
 use cleveragents_store::definitions::{self, DefinitionKind};
 use cleveragents_store::plans::NewPlan;
-use cleveragents_store::tools::{self, ToolKind};
 use cleveragents_testkit::{TestDatabase, plans};
 use serde_json::json;
 
-/// A tool, a tool that wraps it, a server, and skills and actors that name them in every way there is.
+/// A tool, a tool that wraps it, a server, and skills and actors that name them in all supported
+/// ways.
 fn register(engine: &Arc<Engine>) {
     use DefinitionKind::{Actor, McpServer, Skill};
     let definitions = [
@@ -82,7 +82,13 @@ fn register(engine: &Arc<Engine>) {
             assert!(definitions::insert(unit, *kind, name, text, "file")?);
         }
         for (name, text) in &tools {
-            assert!(tools::insert(unit, ToolKind::Tool, name, text, "file")?);
+            assert!(definitions::insert(
+                unit,
+                DefinitionKind::Tool,
+                name,
+                text,
+                "file"
+            )?);
         }
         Ok(())
     });
@@ -99,8 +105,8 @@ fn cancel(engine: &Arc<Engine>, plan: PlanId) {
         cleveragents_store::plans::advance(
             unit,
             plan,
-            cleveragents_domain::Move::Cancel,
-            &cleveragents_store::plans::Along::default(),
+            cleveragents_domain::StageTransition::Cancel,
+            &cleveragents_store::plans::TransitionDetails::default(),
         )
     });
 }
@@ -112,7 +118,7 @@ fn a_tool_of_a_plan_that_is_not_over_is_not_removed() {
         register(&engine);
         let service = ToolService::new(Arc::clone(&engine));
         let is_there = || {
-            let stored = engine.read(|reader| tools::list(reader, ToolKind::Tool));
+            let stored = engine.read(|reader| definitions::list(reader, DefinitionKind::Tool));
             let stored = stored.expect("read");
             stored.iter().any(|tool| tool.name == "local/count")
         };
@@ -121,13 +127,15 @@ fn a_tool_of_a_plan_that_is_not_over_is_not_removed() {
         let users = ["direct", "wire", "wrapping", "local/skilled", "graph"].map(plan_of);
         for new in users.into_iter().chain([calling]) {
             let plan = plans::store(&engine, &new);
-            let error = service.remove("count").expect_err("the plan needs it");
+            let error = service
+                .remove("count", &|_| None)
+                .expect_err("the plan needs it");
             assert_eq!(error.code(), Code::ToolInUse, "{new:?}");
             assert_eq!(error.details()["plans"], json!([plan]));
             assert!(
                 error
                     .hint()
-                    .is_some_and(|hint| hint.contains(&plan.to_string()))
+                    .is_some_and(|hint| hint.neutral().contains(&plan.to_string()))
             );
             assert!(is_there());
             cancel(&engine, plan);
@@ -136,7 +144,9 @@ fn a_tool_of_a_plan_that_is_not_over_is_not_removed() {
         for actor in ["plain", "server", "servertool", "openai/gpt-5.1"] {
             plans::store(&engine, &plan_of(actor));
         }
-        service.remove("count").expect("nobody needs it");
+        service
+            .remove("count", &|_| None)
+            .expect("no plan needs it");
         assert!(!is_there());
     }
 }
@@ -162,7 +172,9 @@ fn a_step_that_calls_a_tool_keeps_it() {
     plans::write(&engine, move |unit| {
         cleveragents_store::plans::set_strategy(unit, plan, Some(&strategy))
     });
-    let error = service.remove("local/count").expect_err("a step calls it");
+    let error = service
+        .remove("local/count", &|_| None)
+        .expect_err("a step calls it");
     assert_eq!(error.code(), Code::ToolInUse);
 }
 
@@ -180,13 +192,13 @@ fn a_server_of_a_plan_that_is_not_over_is_not_removed() {
             assert!(
                 error
                     .hint()
-                    .is_some_and(|hint| hint.contains(&plan.to_string()))
+                    .is_some_and(|hint| hint.neutral().contains(&plan.to_string()))
             );
             service.get("clock").expect("it is there");
             cancel(&engine, plan);
         }
         plans::store(&engine, &plan_of("server"));
-        service.remove("other").expect("nobody names it");
+        service.remove("other").expect("no plan names it");
     }
 }
 

@@ -1,13 +1,13 @@
-//! Resources: types and what they inherit, registering with discovery, the tree, and what happens when
-//! several do it at the same time. Each test runs on both databases.
+//! Resources: types and inheritance, registration with discovery, the tree, and concurrent changes.
+//! Each test runs on both databases.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cleveragents_application::{
-    LinkRequest, NewProject, NewResource, Outcome, Presence, ProjectService, Register, Registered,
-    ResourceError, ResourceFilter, ResourceService,
+    LinkRequest, NewProject, NewResource, Outcome, Presence, ProjectService, Register,
+    RegisteredResource, ResourceError, ResourceFilter, ResourceService,
 };
 use cleveragents_domain::{Code, Diagnose as _, MAXIMUM_CHAIN, ResourceId, SandboxStrategy};
 use cleveragents_testkit::{TestDatabase, at_once, proof_size};
@@ -59,7 +59,7 @@ fn new(type_name: &str, name: &str, path: &Path) -> NewResource {
     }
 }
 
-fn add(service: &ResourceService, type_name: &str, name: &str, path: &Path) -> Registered {
+fn add(service: &ResourceService, type_name: &str, name: &str, path: &Path) -> RegisteredResource {
     service
         .add(&new(type_name, name, path), Register::New)
         .expect("registered")
@@ -136,7 +136,7 @@ fn registering_again_finds_the_same_children_and_follows_the_files() {
         assert_eq!(found.properties["state"], "discovered");
         assert_eq!(found.properties["name"], "dev");
 
-        // What is malformed is told, never fatal, and what is gone goes.
+        // Malformed files are reported and never fatal, and missing resources are removed.
         std::fs::write(container.join("devcontainer.json"), "{ nonsense").expect("a file");
         let less = service
             .add(&new("git-checkout", "api", &path), Register::Update)
@@ -244,7 +244,7 @@ fn what_a_type_needs_is_checked() {
                 "{name}"
             );
         }
-        // Paths are absolute and canonical, whatever was given.
+        // Paths are stored absolute and canonical.
         let relative = NewResource {
             values: BTreeMap::from([("path".to_owned(), "plain/../plain/./notes.txt".to_owned())]),
             base: base.to_owned(),
@@ -278,7 +278,7 @@ fn a_name_is_taken_once_and_an_update_keeps_the_type() {
         assert_eq!(moved.resource.version.0, 2);
         assert!(moved.resource.read_only);
         assert_eq!(moved.resource.location.as_deref(), two.to_str());
-        // What discovery made is not for people to change.
+        // Users cannot change what discovery created.
         let path = repository(base, "api");
         add(service, "git-checkout", "api", &path);
         let hijack = new("fs-directory", "local/api/worktree", &one);
@@ -330,7 +330,7 @@ fn resources_are_found_by_id_prefix_and_name() {
             );
         }
         let other = add(service, "git-checkout", "repo", &repository(base, "repo"));
-        // What was discovered shares the moment of its parent.
+        // Discovered resources share the times of their parent.
         let prefix = &other.resource.id.to_string()[..10];
         let refused = service.resolve(prefix).expect_err("several match");
         assert!(
@@ -371,9 +371,11 @@ fn defect_3406_a_resource_that_a_project_links_stays() {
             let before = service.list(&ResourceFilter::default()).expect("listed");
             let refused = service.remove("api").expect_err("it is linked");
             assert_eq!(refused.code(), Code::ResourceInUse);
-            let hint = refused.hint().expect("a hint");
+            let hint = refused.hint().expect("a hint").neutral();
             assert!(
-                hint.contains("project unlink-resource local/shop"),
+                hint.contains(
+                    "`registry/project/unlink-resource` (reference=local/shop, resource="
+                ),
                 "{hint}"
             );
             assert_eq!(
@@ -413,15 +415,19 @@ fn defect_6886_a_resource_with_children_stays() {
         let refused = service.remove("test-repo").expect_err("it has a child");
         assert_eq!(refused.code(), Code::ResourceInUse);
         assert!(
-            refused.hint().expect("a hint").contains("unlink-child"),
+            refused
+                .hint()
+                .expect("a hint")
+                .neutral()
+                .contains("unlink-child"),
             "{refused}"
         );
-        // The child was put there by hand, so it stays too until it is taken away.
+        // The child was linked manually, so it stays until it is unlinked.
         assert_eq!(
             code(service.remove("local/test-repo/src")),
             Code::ResourceInUse
         );
-        // The database itself refuses it, whoever asks.
+        // The database itself refuses it, for every caller.
         let id = tree[0].resource.id;
         database
             .try_meddle(
@@ -457,9 +463,9 @@ fn links_follow_the_types_and_never_close_a_circle() {
         add(service, "fs-file", "f", &file);
         service.link_child("a", "b").expect("linked");
         service.link_child("b", "c").expect("linked");
-        assert_eq!(code(service.link_child("c", "a")), Code::LinkClosesCircle);
-        assert_eq!(code(service.link_child("b", "a")), Code::LinkClosesCircle);
-        assert_eq!(code(service.link_child("a", "a")), Code::LinkClosesCircle);
+        assert_eq!(code(service.link_child("c", "a")), Code::LinkCreatesCycle);
+        assert_eq!(code(service.link_child("b", "a")), Code::LinkCreatesCycle);
+        assert_eq!(code(service.link_child("a", "a")), Code::LinkCreatesCycle);
         assert_eq!(code(service.link_child("a", "b")), Code::LinkExists);
         assert_eq!(code(service.link_child("f", "a")), Code::LinkNotAllowed);
         assert_eq!(code(service.unlink_child("a", "c")), Code::LinkNotFound);
@@ -476,7 +482,7 @@ fn links_follow_the_types_and_never_close_a_circle() {
     });
 }
 
-/// Two who link at the same instant cannot close a circle together.
+/// Two concurrent links cannot create a cycle together.
 #[test]
 fn racing_links_never_close_a_circle() {
     each(|database, service, base| {
@@ -497,7 +503,7 @@ fn racing_links_never_close_a_circle() {
             );
             for outcome in outcomes {
                 if let Err(refused) = outcome {
-                    assert_eq!(refused.code(), Code::LinkClosesCircle, "{refused}");
+                    assert_eq!(refused.code(), Code::LinkCreatesCycle, "{refused}");
                 }
             }
             let (parent, child) = if made[0] { ("a", "b") } else { ("b", "a") };
@@ -596,11 +602,11 @@ fn types_keep_the_rules() {
         assert_eq!(refused("name: system/x\n"), Code::InvalidName);
         assert_eq!(refused("name: openai/x\n"), Code::InvalidName);
         assert_eq!(
-            refused("name: x\ninherits: nobody\n"),
+            refused("name: x\ninherits: missing\n"),
             Code::InvalidResourceType
         );
         assert_eq!(
-            refused("name: x\nparent_types: [nobody]\n"),
+            refused("name: x\nparent_types: [missing]\n"),
             Code::ResourceTypeNotFound
         );
         assert_eq!(
@@ -637,7 +643,7 @@ fn types_keep_the_rules() {
             refused(&format!("name: t6\ninherits: {parent}\n")),
             Code::InvalidResourceType
         );
-        // Nor can a chain be made longer in its middle.
+        // Nor can a chain be extended in its middle.
         add_type(service, "name: base\n").expect("registered");
         let longer = service.add_type("name: t2\ninherits: base\n", &|_| None, Register::Update);
         longer.expect("as long as before");
@@ -648,7 +654,7 @@ fn types_keep_the_rules() {
         );
         assert_eq!(code(longer), Code::InvalidResourceType);
 
-        // Nor can what a subtype stands on be taken away from below it.
+        // Nor can the ancestor of a subtype be removed.
         add_type(service, "name: lower\nsandbox_strategy: overlay\n").expect("registered");
         add_type(
             service,
@@ -773,12 +779,12 @@ fn the_boundary_is_the_nearest_that_can_be_isolated() {
             (own.resource.id, own.strategy),
             (checkout.resource.id, SandboxStrategy::GitWorktree)
         );
-        // Its parts share its sandbox: neither git nor the working tree has one of its own.
+        // Its parts share its sandbox: neither git nor the working tree has its own.
         for part in &checkout.discovered {
             let found = service.boundary(part.id).expect("the checkout");
             assert_eq!(found.resource.id, checkout.resource.id, "{}", part.name);
         }
-        // What a person registered on its own is its own boundary, also below another.
+        // A resource that the user registered is its own boundary, also below another.
         let src = add(service, "fs-directory", "src", &folder(base, "src")).resource;
         service.link_child("api", "src").expect("linked");
         assert_eq!(
@@ -863,7 +869,7 @@ fn a_path_has_one_resource() {
             code(service.ensure_path(&base.join("nowhere"))),
             Code::LocationNotFound
         );
-        // What a person registered there is taken, whatever it is called.
+        // The resource that the user registered there is used, whatever its name.
         let own = folder(base, "own");
         let made = add(service, "fs-mount", "mounted", &own).resource;
         assert_eq!(service.ensure_path(&own).expect("found").id, made.id);
@@ -968,10 +974,10 @@ fn reading_a_repository_runs_nothing_of_it() {
     });
 }
 
-/// What the documents show can be done.
+/// The documented examples work.
 #[test]
 fn the_type_in_the_documents_can_be_registered() {
-    let document = include_str!("../../../docs/resources.md");
+    let document = include_str!("../../../docs/reference/resources.md");
     let (_, rest) = document.split_once("```yaml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let database = TestDatabase::sqlite();
@@ -998,7 +1004,7 @@ fn the_type_in_the_documents_can_be_registered() {
     }
 }
 
-/// A pipe in the place of a file is told, not waited for.
+/// A pipe in place of a file is reported and does not block.
 #[test]
 fn a_pipe_is_never_opened() {
     each(|_, service, base| {

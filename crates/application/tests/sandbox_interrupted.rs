@@ -1,4 +1,4 @@
-//! Changes of a call that was cut off are recorded as its doing once the sandbox is used again.
+//! Changes of an interrupted call are attributed to it when the sandbox is used again.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn files_of_a_file_tool_that_was_killed_are_not_taken_for_made_by_a_command() {
     let engine = database.open();
     let home = tempfile::tempdir().expect("a folder");
     let real = tempfile::tempdir().expect("a folder");
-    let service = SandboxService::new(Arc::clone(&engine), home.path());
+    let service = SandboxService::new(Arc::clone(&engine), home.path().join("sandboxes"));
     let target = Target {
         alias: "part".to_owned(),
         resource: "part".to_owned(),
@@ -48,7 +48,7 @@ fn files_of_a_file_tool_that_was_killed_are_not_taken_for_made_by_a_command() {
     };
     let made = service.create("s", "a test", &[target]).expect("made");
     let root = &made.members[0].root;
-    // As processes leave it that were killed after they wrote and before they recorded.
+    // The state that a process leaves when it is killed after it wrote and before it recorded.
     for name in ["notes/new.txt", "copied/a/b.txt", "by_shell.txt"] {
         let place = root.join(name);
         std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
@@ -85,4 +85,54 @@ fn files_of_a_file_tool_that_was_killed_are_not_taken_for_made_by_a_command() {
         .collect();
     assert_eq!(made, ["by_shell.txt"]);
     assert_eq!(diff.parts[0].changes.len(), 6, "with three folders");
+}
+
+#[test]
+fn what_commands_changed_in_a_trial_that_died_is_rolled_back_and_not_recorded() {
+    use cleveragents_tools::ToolName;
+    use cleveragents_tools::ports::{Attribution, Workspace as _};
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let home = tempfile::tempdir().expect("a folder");
+    let real = tempfile::tempdir().expect("a folder");
+    std::fs::write(real.path().join("kept.txt"), "kept").expect("written");
+    let service = SandboxService::new(Arc::clone(&engine), home.path());
+    let target = Target {
+        alias: "part".to_owned(),
+        resource: "part".to_owned(),
+        strategy: "test".to_owned(),
+        location: real.path().to_owned(),
+        source: Source::Directory,
+        is_read_only: false,
+    };
+    let made = service.create("s", "a test", &[target]).expect("made");
+    let root = made.members[0].root.clone();
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let open = service.open("s").expect("free");
+        let workspace =
+            SandboxWorkspace::new(service.clone(), open, WhenMissing::Warn).expect("a workspace");
+        let tool: ToolName = "builtin/shell".parse().expect("a name");
+        let by = Attribution {
+            tool: &tool,
+            invocation: ToolInvocationId::generate(),
+        };
+        let _never = workspace.without_trace(|| {
+            std::fs::write(root.join("kept.txt"), "changed").expect("written");
+            assert!(!workspace.marks_before(), "no checkpoint is made");
+            let captured = workspace.capture_all(by).expect("captured");
+            assert!(captured.changes.is_empty(), "nothing is recorded");
+            std::fs::write(root.join("junk.txt"), "junk").expect("written");
+            panic!("as if it was killed here");
+        });
+    }));
+    assert!(died.is_err());
+    let mut open = service.open("s").expect("free again");
+    assert_eq!(
+        std::fs::read_to_string(root.join("kept.txt")).expect("there"),
+        "kept"
+    );
+    assert!(!root.join("junk.txt").exists());
+    assert_eq!(open.view.position, 0, "the history is as it was");
+    let diff = service.diff(&mut open).expect("a diff");
+    assert!(diff.parts.iter().all(|part| part.changes.is_empty()));
 }

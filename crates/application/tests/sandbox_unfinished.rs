@@ -1,4 +1,4 @@
-//! An apply whose process was killed does not keep other sandboxes from the same resources.
+//! An apply whose process was killed does not block other sandboxes of the same resources.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ fn the_next_apply_ends_what_a_killed_one_left() {
     let home = tempfile::tempdir().expect("a folder");
     let real = tempfile::tempdir().expect("a folder");
     std::fs::write(real.path().join("file"), "one").expect("a file");
-    let service = SandboxService::new(Arc::clone(&engine), home.path());
+    let service = SandboxService::new(Arc::clone(&engine), home.path().join("sandboxes"));
     let [first, second] = ["first", "second"].map(|name| {
         service
             .create(name, "a test", &[target(real.path())])
             .expect("a sandbox is made")
     });
     std::fs::write(second.members[0].root.join("file"), "two").expect("written");
-    // As a process leaves it that is killed before it has written its journal.
+    // The state that a process leaves when it is killed before it has written its journal.
     let id = first.sandbox.id;
     engine
         .write(move |unit| {

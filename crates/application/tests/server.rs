@@ -1,4 +1,4 @@
-//! Tokens, and the account of who did what: whoever changes it behind the program's back is found out.
+//! Tokens, and the audit log: changes behind the program's back are detected.
 
 use cleveragents_application::{AuditError, AuditService, NewToken, TokenError, TokenService};
 use cleveragents_domain::{Code, Diagnose as _, Timestamp};
@@ -13,7 +13,7 @@ fn new_token(name: &str) -> NewToken {
     }
 }
 
-/// A database in which five tokens were made, with what forbids changes of the account taken away.
+/// A database with five tokens, without the triggers that forbid changes of the audit log.
 fn unguarded(database: &TestDatabase) -> AuditService {
     let engine = database.open().acting_as("ada");
     let tokens = TokenService::new(engine.clone());
@@ -68,12 +68,12 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
             1,
         ),
         (
-            "the last is cut off",
+            "the last is removed",
             "DELETE FROM audit_entries WHERE number = 5",
             5,
         ),
         (
-            "the end is cut off",
+            "the end is removed",
             "DELETE FROM audit_entries WHERE number > 2",
             3,
         ),
@@ -98,7 +98,7 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
     }
 }
 
-/// Who cuts the end off and mends the head too leaves a chain that holds; who noted the head knows.
+/// Removing the end and adjusting the head leaves a valid chain; only a stored head reveals it.
 #[test]
 fn an_end_that_was_cut_off_with_care_is_found_out_by_who_noted_the_head() {
     for database in TestDatabase::each() {

@@ -1,5 +1,5 @@
-//! What a server needs beside the services of every front end: appends in batches, idempotency keys, callers, the audit
-//! log, the namespaces of events.
+//! Services that only a server uses: appends in batches, idempotency keys, callers, the audit log,
+//! the namespaces of events.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn key(name: &str, request: &str) -> RequestKey {
     RequestKey {
         identity: "ada".to_owned(),
         key: name.to_owned(),
-        hash: ContentHash::of(request.as_bytes()).hex(),
+        hash: ContentHash::of_bytes(request.as_bytes()).hex(),
         server: "server one".to_owned(),
     }
 }
@@ -175,7 +175,7 @@ fn a_token_is_valid_until_it_is_revoked_and_its_use_is_stored_once_a_minute() {
             ..NewToken::default()
         };
         let made = tokens.create(new).expect("created");
-        let hash = ContentHash::of(made.secret.reveal().as_bytes()).hex();
+        let hash = ContentHash::of_bytes(made.secret.reveal().as_bytes()).hex();
         let found = tokens.authenticate(&hash).expect("answered");
         assert_eq!(found.expect("valid").name, "ci");
         let used = || database.ask("SELECT last_used_at FROM tokens");

@@ -1,4 +1,4 @@
-//! Sessions: nothing lost, doubled, misnumbered or half stored, whatever happens at the same time.
+//! Sessions: no message is lost, duplicated, misnumbered or half stored under concurrency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use cleveragents_store::search::Scope;
 use cleveragents_store::sessions::{Expect, SessionFilter};
 use cleveragents_store::{DatabaseUrl, EngineCache, Options, ProgressCallback};
 use cleveragents_testkit::{
-    Child, TestDatabase, at_once, child_input, proof_size, say, wait_for_go,
+    Child, TestDatabase, at_once, child_input, proof_size, send_line, wait_for_release,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
@@ -48,7 +48,7 @@ fn all_messages(service: &SessionService, id: SessionId) -> Vec<Message> {
         .expect("read")
 }
 
-/// Every number from 0 on is there once, and each writer's messages are in its own order.
+/// Every number from 0 on occurs once, and each writer's messages are in its own order.
 fn is_whole_and_in_order(messages: &[Message], writers: usize, each: usize) {
     let numbers: Vec<u64> = messages.iter().map(|message| message.sequence.0).collect();
     assert_eq!(
@@ -103,7 +103,8 @@ fn defect_7326_many_threads_appending_get_consecutive_numbers() {
     }
 }
 
-/// A child process that appends so many messages, saying the number of each once it is durable.
+/// A child process that appends a number of messages and prints the number of each once it is
+/// durable.
 fn append_from_child(input: &str) {
     let mut parts = input.split(' ');
     let mut next = || parts.next().expect("four parts");
@@ -114,9 +115,9 @@ fn append_from_child(input: &str) {
         .open(&url)
         .expect("opens");
     let service = SessionService::new(engine, DEFAULT_MAX_CONTENT_BYTES);
-    wait_for_go();
+    wait_for_release();
     for number in 0..count {
-        say(append(&service, id, format!("{writer}/{number}")).expect("stored"));
+        send_line(append(&service, id, format!("{writer}/{number}")).expect("stored"));
     }
 }
 
@@ -159,10 +160,10 @@ fn what_was_acknowledged_before_a_kill_is_there_and_the_numbers_go_on() {
                 "what_was_acknowledged_before_a_kill_is_there_and_the_numbers_go_on",
                 &format!("{} {id} {round} 1000000", database.url),
             );
-            assert_eq!(child.hear().as_deref(), Some("ready"));
-            child.go();
+            assert_eq!(child.read_line().as_deref(), Some("ready"));
+            child.release();
             for number in 0..3 + round * 7 % 23 {
-                let sequence = child.hear().expect("it goes on until it is killed");
+                let sequence = child.read_line().expect("it goes on until it is killed");
                 let sequence: u64 = sequence.parse().expect("a number");
                 acknowledged.push((sequence, format!("{round}/{number}")));
             }
@@ -239,7 +240,7 @@ fn defect_6701_a_turn_is_stored_whole_or_marked_failed() {
             .expect("stored");
         assert_eq!(failed.len(), 1);
 
-        // An answer that cannot be stored: neither half is.
+        // An answer that cannot be stored: neither question nor answer is stored.
         let bad = service.append_turn(id, question("hello?"), Ok(answer(" ")));
         assert!(
             matches!(bad, Err(SessionError::Content(ContentError::Empty))),
@@ -284,7 +285,7 @@ fn defect_6701_a_turn_is_stored_whole_or_marked_failed() {
     }
 }
 
-/// Turns and single messages from many threads: the halves of a turn stay together.
+/// Turns and single messages from many threads: question and answer of a turn stay together.
 #[test]
 fn defect_6701_nothing_comes_between_the_halves_of_a_turn() {
     for database in TestDatabase::each() {
@@ -384,7 +385,7 @@ fn what_cannot_be_stored_is_refused_and_changes_nothing() {
     );
 }
 
-/// Whatever is accepted can be read back; what could not be is refused.
+/// Accepted text can be read back; other text is refused.
 #[test]
 fn deeply_nested_metadata_never_makes_a_session_unreadable() {
     for database in TestDatabase::each() {
@@ -726,7 +727,7 @@ fn an_export_of_a_newer_program_is_refused_as_such() {
     }
 }
 
-/// A long session is exported and imported in parts; progress is told and grows.
+/// A long session is exported and imported in parts; the reported progress grows.
 #[test]
 fn a_long_session_is_exported_of_one_moment_and_imported_whole() {
     let count = proof_size(2_500, 50_000);
@@ -962,7 +963,7 @@ fn a_fork_of_a_session_with_a_gap_has_each_message_once() {
     }
 }
 
-/// A fork and the deletion of its source race: the fork is whole or there is none.
+/// A fork and the deletion of its source race: the fork is complete or does not exist.
 #[test]
 fn a_fork_of_a_session_that_is_being_deleted_is_whole_or_refused() {
     for database in TestDatabase::each() {
@@ -1100,7 +1101,7 @@ fn a_reference_is_a_whole_id_a_beginning_or_a_name() {
             }
             other => panic!("{other:?}"),
         }
-        // Made in the same moment, so they begin alike.
+        // Created in the same moment, so they have the same prefix.
         let shared = &single.to_string()[..6];
         match service.resolve(shared) {
             Err(SessionError::Ambiguous { candidates, .. }) => assert_eq!(candidates.len(), 3),
@@ -1154,7 +1155,7 @@ fn deleting_a_session_while_others_append_leaves_no_orphan() {
             let outcomes = at_once(9, |thread| {
                 let service = &services[thread % 2];
                 if thread == 8 {
-                    // In the middle of it all: after somebody has appended something.
+                    // During the export, after another process has appended a message.
                     while service.get(id).expect("there").message_count == 0 {
                         std::thread::yield_now();
                     }
@@ -1265,7 +1266,7 @@ fn the_list_counts_everything_and_filters_in_the_store() {
     }
 }
 
-/// What may not be seen is not even counted, and no letter of a name stands for another.
+/// Invisible sessions are not counted, and no character of a name is a wildcard.
 #[test]
 fn a_list_shows_and_counts_what_may_be_seen() {
     use cleveragents_domain::identity::Namespaces;
@@ -1329,7 +1330,7 @@ fn a_search_finds_what_was_said_a_moment_ago() {
     }
 }
 
-/// What a list shows must be usable as it stands, whether it shows a few sessions or many.
+/// Listed prefixes must be usable, whether the list has a few sessions or many.
 #[test]
 fn a_shown_id_names_its_session_and_no_other() {
     for database in TestDatabase::each() {

@@ -1,5 +1,5 @@
-//! Skills: registered whole or not at all, refreshed without loss, used by others. Each test runs on
-//! both databases.
+//! Skills: registered atomically, refreshed without loss, used by others. Each test runs on both
+//! databases.
 
 use std::path::{Path, PathBuf};
 
@@ -148,7 +148,7 @@ fn what_others_need_is_neither_removed_nor_broken() {
         let refused = desk.service.remove("local/b", &nothing).expect_err("used");
         assert_eq!(refused.code(), Code::SkillInUse);
         assert!(refused.to_string().contains("skill local/a"), "{refused}");
-        // Without the tool, what the other says of it would have no object.
+        // Without the tool, the reference of the other skill would dangle.
         let without = desk.file(
             "b.yaml",
             "name: local/b\ndescription: d\ntools: [builtin/file-read]\n",
@@ -178,7 +178,7 @@ fn folders_are_added_or_found() {
         let added = agent(&desk.path("elsewhere"), "counting");
         desk.add(&added, Register::New).expect("added");
         agent(&desk.path("skills"), "drawing");
-        // Registered ones stand before folders of the same name.
+        // Registered skills take precedence over folders of the same name.
         agent(&desk.path("skills"), "counting");
         assert_eq!(desk.names(), ["local/counting", "local/drawing"]);
         let found = desk.service.find("counting", &nothing).expect("found");

@@ -14,7 +14,7 @@ use cleveragents_domain::{
     LeaseSubject, NewMessage, PlanId, Role as MessageRole, SessionId, TaskId, TaskKind, TaskState,
     Timestamp, Ttl, TurnId,
 };
-use cleveragents_store::messages::{Announce, Appended};
+use cleveragents_store::messages::{Announce, AppendedMessage};
 use cleveragents_store::{Engine, messages, turns};
 use cleveragents_testkit::{TestDatabase, at_once};
 use serde_json::{Map, json};
@@ -324,7 +324,7 @@ fn one_server_takes_over_what_a_dead_one_left() {
         assert_eq!(taken.concat(), [orphan], "once, and nothing else");
         let runner = |id| tasks.get(id).expect("read").expect("there").runner;
         assert_eq!(runner(served), "server alive");
-        assert_eq!(runner(waiting), RUNNER, "nobody has to work on it");
+        assert_eq!(runner(waiting), RUNNER, "no server has to work on it");
         let index = taken.iter().position(|taken| !taken.is_empty());
         assert_eq!(
             runner(orphan),
@@ -341,7 +341,7 @@ fn one_server_takes_over_what_a_dead_one_left() {
 
 fn say(engine: &Engine, session: SessionId, role: MessageRole, text: &str) {
     let message = NewMessage::new(role, text.to_owned(), Map::new(), 1_000).expect("a message");
-    let message = Appended::from(message);
+    let message = AppendedMessage::from(message);
     engine
         .write(move |unit| messages::append(unit, session, [&message], Announce::Each))
         .expect("stored")
@@ -362,7 +362,7 @@ fn a_turn_begins_where_a_dead_server_left_it() {
         };
         let (start, session) = begin(true);
         assert_eq!(start, TurnStart::New);
-        assert_eq!(begin(false).0, TurnStart::New, "nothing came of it");
+        assert_eq!(begin(false).0, TurnStart::New, "it had no result");
         say(&engine, session, MessageRole::User, "hello");
         assert_eq!(begin(false).0, TurnStart::Resume, "it is not asked twice");
         say(&engine, session, MessageRole::Assistant, "hi");
@@ -419,7 +419,7 @@ fn a_task_is_pushed_to_a_limited_number_of_addresses() {
         }
         let refused = tasks.add_push_config(id, config("16"));
         assert!(matches!(refused, Err(TaskError::TooManyPushConfigs(16))));
-        // One that is there is replaced.
+        // An existing one is replaced.
         tasks.add_push_config(id, config("03")).expect("replaced");
         tasks.remove_push_config(id, "03").expect("removed");
         let ids: Vec<_> = tasks.push_configs(id).expect("read");

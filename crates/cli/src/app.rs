@@ -16,19 +16,20 @@ use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
 use crate::logging::{self, Logs};
 use crate::output::{CommandError, Format, Printer, Report, Surface, Timing, choose};
-use crate::remote::{Connection, Outcome};
+use crate::remote::{Connection, Place};
 
-/// Runs the program and gives its exit code.
+/// Runs the program and returns its exit code.
 pub fn run(arguments: &[OsString]) -> u8 {
     let timing = Timing::start();
     let environment = Environment::of_process();
     let surface = Surface::detect(&environment);
-    let parsed = match Arguments::try_parse_from(arguments).and_then(Arguments::gather) {
-        Ok(parsed) => parsed,
-        Err(error) => return usage(&error, arguments, &environment, &surface, timing),
-    };
+    let parsed =
+        match Arguments::try_parse_from(arguments).and_then(Arguments::with_trailing_options) {
+            Ok(parsed) => parsed,
+            Err(error) => return usage(&error, arguments, &environment, &surface, timing),
+        };
     let command = commands::name(&parsed.command);
-    // Until the configuration is read, what goes wrong is printed as flag and environment say.
+    // Until the configuration is read, errors use the format of the flag or the environment.
     let early = choose(
         parsed.report_format(),
         environment.text(keys::FORMAT.variable).as_deref(),
@@ -39,13 +40,12 @@ pub fn run(arguments: &[OsString]) -> u8 {
         early.unwrap_or_else(|_| Format::automatic(&surface)),
         &surface,
     );
-    let outcome = execute(parsed, arguments, environment, &surface, &mut printer);
+    let outcome = execute(parsed, environment, &surface, &mut printer);
     finish(&printer, command, outcome, timing)
 }
 
 fn execute(
     parsed: Arguments,
-    arguments: &[OsString],
     environment: Environment,
     surface: &Surface,
     printer: &mut Printer,
@@ -58,15 +58,17 @@ fn execute(
         );
     }
     let home = Home::find(&environment)?;
-    // The database, keys and configuration are for no command that is run for anybody.
+    // Hides the database, keys and configuration in the home folder from sandboxed commands.
     cleveragents_process::hide(home.path());
     if let Command::Config(config) = &parsed.command {
-        commands::config::require_profile(config, || as_it_is(&environment, &home, *printer))?;
+        commands::config::require_profile(config, || {
+            context_without_flags(&environment, &home, *printer)
+        })?;
     }
     if let Command::Config(config) = &parsed.command
         && let Some(report) = commands::config::change(config, &environment, &home)?
     {
-        // A change works on the file alone, so that a wrong value in it can be mended.
+        // A change reads only the file, so that an invalid value in it can be fixed.
         let configured = Configuration::load(&environment, &home, Flags::none())
             .and_then(|configuration| configuration.settings())
             .ok()
@@ -79,7 +81,7 @@ fn execute(
             surface,
         );
         *printer = Printer::new(format?, surface);
-        return Ok(Some(noted(report, &environment, &home, *printer)));
+        return Ok(Some(record_change(report, &environment, &home, *printer)));
     }
     let flags = flags(&parsed)?;
     let loaded = Configuration::load(&environment, &home, flags).and_then(|configuration| {
@@ -90,7 +92,7 @@ fn execute(
         Ok(loaded) => loaded,
         Err(error) => {
             return match &parsed.command {
-                // Diagnostics must work whatever is wrong.
+                // Diagnostics must work with any broken configuration.
                 Command::Diagnostics(_) => Ok(Some(commands::diagnostics::without_configuration(
                     &home, error,
                 ))),
@@ -122,29 +124,26 @@ fn execute(
         settings,
         printer: *printer,
         engines: Arc::new(engines),
-        served: None,
-        live: crate::output::Live::default(),
         connection: None,
     };
-    run_logged(&mut context, parsed, arguments, is_markdown)
+    run_logged(&mut context, parsed, is_markdown)
 }
 
-/// Runs a command under its log.
+/// Runs a command with its log.
 fn run_logged(
     context: &mut Context,
     parsed: Arguments,
-    arguments: &[OsString],
     is_markdown: bool,
 ) -> Result<Option<Report>, CommandError> {
     let logs = match parsed.command {
         Command::Serve(_) => Logs::Server,
         _ => Logs::Command,
     };
-    // Until the report is made; what is printed then follows the last line of the log.
+    // Until the report is complete; its output follows the last log line.
     let _logging = logging::start(context, logs)?;
     let (command, begun) = (commands::name(&parsed.command), Instant::now());
     tracing::debug!(command, version = env!("CARGO_PKG_VERSION"), home = %context.home.path().display(), "command started");
-    let outcome = dispatch(context, parsed, arguments, is_markdown);
+    let outcome = dispatch(context, parsed, is_markdown);
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &outcome {
         Ok(_) => tracing::info!(command, duration_ms, "command finished"),
@@ -158,7 +157,7 @@ fn run_logged(
     outcome
 }
 
-/// The keys of the configuration that the command line sets.
+/// Configuration keys that the command line sets.
 fn flags(parsed: &Arguments) -> Result<Flags, crate::config::Error> {
     let flags = Flags::none()
         .with(
@@ -191,21 +190,19 @@ fn flags(parsed: &Arguments) -> Result<Flags, crate::config::Error> {
     }
 }
 
-/// Runs a command on this machine, or on the server that is connected.
+/// Runs a command on this machine, or on the connected server.
 fn dispatch(
     context: &mut Context,
     parsed: Arguments,
-    arguments: &[OsString],
     is_markdown: bool,
 ) -> Result<Option<Report>, CommandError> {
     if parsed.local {
         return commands::run(context, parsed.command, is_markdown);
     }
     context.connection = Connection::configured(context)?;
-    match crate::remote::run(context, arguments, commands::name(&parsed.command))? {
-        Outcome::Sent(report) => Ok(Some(*report)),
-        Outcome::Operations => commands::run(context, parsed.command, is_markdown),
-        Outcome::Here(note) => {
+    match crate::remote::place_of(context, commands::name(&parsed.command))? {
+        Place::Server => commands::run(context, parsed.command, is_markdown),
+        Place::Here(note) => {
             context.connection = None;
             let report = commands::run(context, parsed.command, is_markdown)?;
             Ok(match note {
@@ -216,20 +213,28 @@ fn dispatch(
     }
 }
 
-/// Writes down in the audit that the configuration was changed. What is in the file holds whether or not that is
-/// possible.
-fn noted(report: Report, environment: &Environment, home: &Home, printer: Printer) -> Report {
-    let Some(context) = as_it_is(environment, home, printer) else {
+/// Records a configuration change in the audit log. The change is effective even if that fails.
+fn record_change(
+    report: Report,
+    environment: &Environment,
+    home: &Home,
+    printer: Printer,
+) -> Report {
+    let Some(context) = context_without_flags(environment, home, printer) else {
         return report;
     };
     match commands::config::note(&context, &report) {
         Ok(()) => report,
-        Err(error) => report.warn(format!("The change is not in the audit: {error}")),
+        Err(error) => report.warn(format!("The change is not in the audit log: {error}")),
     }
 }
 
-/// What a command would work with that is given nothing; nothing when the configuration cannot be read.
-fn as_it_is(environment: &Environment, home: &Home, printer: Printer) -> Option<Context> {
+/// Context without flags; `None` if the configuration cannot be read.
+fn context_without_flags(
+    environment: &Environment,
+    home: &Home,
+    printer: Printer,
+) -> Option<Context> {
     let configuration = Configuration::load(environment, home, Flags::none()).ok()?;
     let settings = configuration.settings().ok()?;
     let engines = EngineCache::new(Context::store_options(&settings, printer));
@@ -240,8 +245,6 @@ fn as_it_is(environment: &Environment, home: &Home, printer: Printer) -> Option<
         settings,
         printer,
         engines: Arc::new(engines),
-        served: None,
-        live: crate::output::Live::default(),
         connection: None,
     })
 }
@@ -267,7 +270,7 @@ fn finish(
     match written {
         Ok(()) => code,
         Err(error) => {
-            // The result could not be told: that is a failure whatever the command did.
+            // The result could not be printed: the command fails in any case.
             let _told = writeln!(
                 err,
                 "error[{}]: the result cannot be written: {error}",
@@ -278,7 +281,7 @@ fn finish(
     }
 }
 
-/// Sends on what a command wrote by itself. A reader that went away has seen enough.
+/// Flushes output that a command wrote itself. A closed pipe is not an error.
 fn flushed(out: &mut impl Write) -> std::io::Result<()> {
     match out.flush() {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -286,7 +289,7 @@ fn flushed(out: &mut impl Write) -> std::io::Result<()> {
     }
 }
 
-/// Prints help and version as they are, and everything else as an error of the asked format.
+/// Prints help and version unchanged, and other parse errors in the requested format.
 fn usage(
     error: &clap::Error,
     arguments: &[OsString],
@@ -296,7 +299,7 @@ fn usage(
 ) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Help that nobody reads any more is no failure.
+            // A closed pipe is not a failure.
             let _printed = error.print();
             return 0;
         }
@@ -322,14 +325,14 @@ fn usage(
     )
 }
 
-/// A command line that cannot be parsed, as an error of ours.
+/// Converts a parse error of clap.
 pub(crate) fn usage_error(error: &clap::Error) -> CommandError {
     let code = match error.kind() {
         ErrorKind::InvalidUtf8 => Code::InvalidUtf8,
         _ => Code::Usage,
     };
     let text = error.to_string();
-    let message = text.lines().next().unwrap_or("the command line is wrong");
+    let message = text.lines().next().unwrap_or("the command line is invalid");
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let listed = text
         .lines()
@@ -347,16 +350,16 @@ pub(crate) fn usage_error(error: &clap::Error) -> CommandError {
     let usage = text
         .lines()
         .find_map(|line| line.strip_prefix("Usage: "))
-        .map(|usage| format!("the usage is: {usage}"));
+        .map(|usage| format!("usage: {usage}"));
     let hint = (code == Code::InvalidUtf8)
-        .then(|| "give the text as UTF-8, or through standard input with `-`".to_owned())
+        .then(|| "pass the text as UTF-8, or through standard input with `-`".to_owned())
         .or(tip)
         .or(usage)
         .unwrap_or_else(|| "run `agents --help`".to_owned());
     CommandError::new(code, message).with_hint(hint)
 }
 
-/// The format asked for on a command line that cannot be parsed.
+/// Requested format of a command line that cannot be parsed.
 fn asked_format(arguments: &[OsString]) -> Option<Format> {
     let texts: Vec<&str> = arguments
         .iter()

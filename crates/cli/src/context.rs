@@ -1,25 +1,25 @@
-//! What every command works with: where it runs, how it is configured, and the database.
+//! [`Context`]: paths, configuration and database of one command.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_application::{
-    AgentRuntime, Application, Conversation, Operation, OperationError, OperationSettings,
-    PlanBook, ProcessEnvironment, ProjectService, ResourceService, RunService, RuntimeOptions,
-    SafetySelection, SandboxService, SessionService, Toolset, ToolsetOptions, WarningHandler,
-    check_sendable, mcp_server_options,
+    AgentRuntime, Application, Conversation, FrontEnd, Operation, OperationSettings, PlanSettings,
+    ProcessEnvironment, ProjectService, ResourceService, RuntimeRequest, SafetySelection,
+    SandboxService, SessionService, Toolset, ToolsetOptions, WarningHandler, check_sendable,
+    mcp_server_options,
 };
-use cleveragents_domain::identity::{Caller, Namespaces};
+use cleveragents_domain::identity::Caller;
 use cleveragents_mcp::{Options as McpOptions, Variables};
-use cleveragents_models::{Catalogue, CatalogueOptions, environment_secrets};
+use cleveragents_models::Catalogue;
 use cleveragents_process::Cancel;
-use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback};
+use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, ProgressCallback, Retention};
 
 use crate::arguments::TurnOptions;
-use crate::commands::{safety_in_force, worker_starter};
-use crate::config::{Configuration, Environment, Home, Level, Settings, keys};
-use crate::output::{CommandError, Live, Printer, Progress, visible_lines};
+use crate::commands::worker_starter;
+use crate::config::{ConfigLevel, Configuration, Environment, Home, Settings, keys};
+use crate::output::{CommandError, Printer, Progress};
+use crate::process_configuration::{CalledFor, ProcessConfiguration, print_warning};
 use crate::remote::Connection;
 
 /// One invocation of the program.
@@ -29,47 +29,32 @@ pub(crate) struct Context {
     pub(crate) configuration: Configuration,
     pub(crate) settings: Settings,
     pub(crate) printer: Printer,
-    /// The open databases of the process. Whoever keeps one open shares it with all that come later.
+    /// The open databases of the process, shared by all uses.
     pub(crate) engines: Arc<EngineCache>,
-    /// Who a server runs the command for; `None` for the person who started the program.
-    pub(crate) served: Option<Served>,
-    /// Where is told what happens while it happens.
-    pub(crate) live: Live,
-    /// The server that operations are sent to; `None` runs them here.
+    /// Server that runs operations; `None` runs them here.
     pub(crate) connection: Option<Connection>,
 }
 
-/// For whom a server runs a command.
-#[derive(Debug, Clone)]
-pub(crate) struct Served {
-    /// Who called.
-    pub(crate) caller: Caller,
-    /// What they may see.
-    pub(crate) visible: Namespaces,
-    /// What stops the command, instead of the signals of the process.
-    pub(crate) cancel: Cancel,
-}
-
 impl Context {
-    /// The database that is configured.
+    /// The configured database.
     pub(crate) fn database_url(&self) -> Result<DatabaseUrl, CommandError> {
         let base = self
             .environment
             .working_folder()
             .unwrap_or_else(|| Path::new("/"));
         if self.uses_own_database()? {
-            // Not by way of a URL: the path of a home may hold any character.
+            // Not as a URL: the path of a home may contain any character.
             return Ok(DatabaseUrl::file(&self.home.database_file(), base));
         }
         Ok(DatabaseUrl::parse(self.settings.database_url(), base)?)
     }
 
-    /// Whether nothing is configured and the database is the one in the home folder.
+    /// Whether no database is configured, so that the one in the home folder is used.
     fn uses_own_database(&self) -> Result<bool, CommandError> {
-        Ok(self.configuration.resolve_key(&keys::DATABASE_URL)?.level == Level::Default)
+        Ok(self.configuration.resolve_key(&keys::DATABASE_URL)?.level == ConfigLevel::Default)
     }
 
-    /// How the databases of the process are opened.
+    /// Options for opening databases.
     pub(crate) fn store_options(settings: &Settings, printer: Printer) -> Options {
         Options {
             busy_timeout: settings.busy_timeout(),
@@ -78,50 +63,32 @@ impl Context {
         }
     }
 
-    /// Opens the database, making the home folder first when the database is the one in it.
+    /// Opens the database. Creates the home folder first if the database is in it.
     pub(crate) fn engine(&self) -> Result<Arc<Engine>, CommandError> {
         if self.uses_own_database()? {
             self.home.create()?;
         }
         let engine = self.engines.open(&self.database_url()?)?;
-        Ok(engine.acting_as(&self.person()))
+        Ok(engine.acting_as(&self.user_name()))
     }
 
-    /// Whether the database in the home folder is there. Others are not waited for.
+    /// Whether the database in the home folder exists. Other databases are assumed to exist.
     pub(crate) fn has_database(&self) -> bool {
         self.uses_own_database().unwrap_or(false) && self.home.database_file().exists()
     }
 
-    /// Whether the database is the one in the home folder, and not made yet.
+    /// Whether the database is the one in the home folder and does not exist yet.
     pub(crate) fn lacks_database(&self) -> bool {
         self.uses_own_database().unwrap_or(false) && !self.home.database_file().exists()
     }
 
-    /// What may be shown.
-    pub(crate) fn visible(&self) -> Namespaces {
-        let served = self.served.as_ref();
-        served.map_or(Namespaces::All, |served| served.visible.clone())
-    }
-
-    /// The caller of the server, or the user at this machine.
+    /// The local user.
     pub(crate) fn caller(&self) -> Caller {
-        match &self.served {
-            Some(served) => served.caller.clone(),
-            None => Caller::local(self.person()),
-        }
+        Caller::local(self.user_name())
     }
 
-    /// The runs that the caller sees.
-    pub(crate) fn runs(&self) -> Result<RunService, CommandError> {
-        let runs = RunService::new(self.engine()?, self.sessions()?);
-        Ok(runs.visible_in(self.visible()))
-    }
-
-    /// Who is at the terminal or called the server, for what is written down.
-    pub(crate) fn person(&self) -> String {
-        if let Some(served) = &self.served {
-            return served.caller.identity().to_owned();
-        }
+    /// Name of the user, for records.
+    pub(crate) fn user_name(&self) -> String {
         let name = self
             .environment
             .text("USER")
@@ -130,26 +97,65 @@ impl Context {
             .unwrap_or_else(|| "local user".to_owned())
     }
 
-    /// Opens the database as it is, to look at it.
+    /// Opens the database read-only, without migrating it.
     pub(crate) fn inspect(&self) -> Result<Engine, CommandError> {
         Ok(self.engines.inspect(&self.database_url()?)?)
     }
 
-    /// Runs an operation, here or on the server that is configured.
-    pub(crate) fn call<O: Operation>(&self, mut request: O) -> Result<O::Response, CommandError> {
+    /// Runs an operation here or on the configured server.
+    pub(crate) fn call<O: Operation>(&self, request: O) -> Result<O::Response, CommandError> {
+        self.call_observed(request, &FrontEnd::default(), &Cancel::new())
+    }
+
+    /// Runs an operation that runs agents, here or on the configured server. The front end receives
+    /// questions and events; `cancel` stops the operation.
+    pub(crate) fn call_observed<O: Operation>(
+        &self,
+        mut request: O,
+        front_end: &FrontEnd,
+        cancel: &Cancel,
+    ) -> Result<O::Response, CommandError> {
         if let Some(connection) = &self.connection {
             check_sendable(&mut request)?;
-            return connection.call(&request, self.server_namespace()?.as_deref());
+            let namespace = self.server_namespace()?;
+            let namespace = namespace.as_deref();
+            let observer = &*front_end.observer;
+            return if O::RUNS_AGENTS && observer.is_watching() {
+                connection.call_observed(&request, namespace, observer, cancel)
+            } else {
+                connection.call(&request, namespace, cancel)
+            };
         }
+        self.call_on(self.engine()?, request, front_end, cancel)
+    }
+
+    /// Runs an operation here, without migrating the database.
+    pub(crate) fn call_inspecting<O: Operation>(
+        &self,
+        request: O,
+    ) -> Result<O::Response, CommandError> {
+        let engine = Arc::new(self.inspect()?);
+        self.call_on(engine, request, &FrontEnd::default(), &Cancel::new())
+    }
+
+    fn call_on<O: Operation>(
+        &self,
+        engine: Arc<Engine>,
+        request: O,
+        front_end: &FrontEnd,
+        cancel: &Cancel,
+    ) -> Result<O::Response, CommandError> {
         let printer = self.printer;
-        let operations = Application::new(self.engine()?, self.operation_settings())
+        let operations = Application::new(engine, self.operation_settings())
             .starting_workers(worker_starter(self)?)
             .for_caller(self.caller())
-            .showing_progress(Arc::new(move |label| progress(printer, label)));
+            .showing_progress(Arc::new(move |label| progress(printer, label)))
+            .with_front_end(front_end.clone())
+            .cancelled_by(cancel);
         Ok(operations.call(request)?)
     }
 
-    /// The configured values that operations use.
+    /// Configured values that operations use.
     pub(crate) fn operation_settings(&self) -> OperationSettings {
         OperationSettings {
             max_message_bytes: self.settings.max_message_bytes(),
@@ -157,10 +163,14 @@ impl Context {
             sandboxes: self.home.sandboxes(),
             process: self.process_environment(),
             sandbox_policy: self.settings.sandbox_policy().clone(),
+            plans: PlanSettings {
+                concurrency: self.settings.plan_concurrency(),
+                actors: self.settings.plan_actors(),
+            },
         }
     }
 
-    /// The namespace on the server of names without one.
+    /// Namespace on the server of names without one.
     pub(crate) fn server_namespace(&self) -> Result<Option<String>, CommandError> {
         let configured = self.configuration.resolve_key(&keys::SERVER_NAMESPACE)?;
         let value = configured.value;
@@ -186,67 +196,55 @@ impl Context {
         Ok(SandboxService::new(self.engine()?, self.home.sandboxes()))
     }
 
-    /// What can be looked up about plans.
-    pub(crate) fn plans(&self) -> Result<PlanBook, CommandError> {
-        Ok(PlanBook::new(self.engine()?, self.sandboxes()?))
-    }
-
-    /// Where a definition comes from, for what is stored of it.
-    pub(crate) fn source_of(&self, file: &Path) -> PathBuf {
-        if let Some(served) = &self.served {
-            return PathBuf::from(format!("sent by {}", served.caller.identity()));
-        }
+    /// Absolute path of a given file.
+    pub(crate) fn absolute(&self, file: &Path) -> PathBuf {
         let base = self.environment.working_folder();
         base.unwrap_or_else(|| Path::new("/")).join(file)
     }
 
-    /// The file of a definition, for an operation. A server is not told of files of this machine.
+    /// Path of a definition file, for an operation. Paths of this machine are not sent to a server.
     pub(crate) fn definition_source(&self, file: &Path) -> Option<String> {
         if self.connection.is_some() {
             return None;
         }
-        let base = self.environment.working_folder();
-        let file = base.unwrap_or_else(|| Path::new("/")).join(file);
-        Some(file.display().to_string())
+        Some(self.absolute(file).display().to_string())
     }
 
-    /// Looks up variables for files that name them.
+    /// Looks up environment variables for files that refer to them.
     pub(crate) fn variables(&self) -> impl Fn(&str) -> Option<String> + Send + Sync + use<> {
         let environment = self.environment.clone();
         move |name| environment.text(name)
     }
 
-    /// Whether it is a caller from elsewhere for whom a server runs the command.
-    pub(crate) fn is_for_others(&self) -> bool {
-        let served = self.served.as_ref();
-        served.is_some_and(|served| !served.caller.is_local())
-    }
-
-    /// The models that can be called. With `record` every exchange is added to that file.
+    /// Available models. With `record`, every request and response is appended to that file.
     pub(crate) fn models(&self, record: Option<&Path>) -> Result<Catalogue, CommandError> {
-        Ok(self.model_configuration().read(record)?)
+        Ok(self.process().catalogue(CalledFor::User, record)?)
     }
 
-    fn model_configuration(&self) -> ModelConfiguration {
-        ModelConfiguration {
+    /// Configuration of the process.
+    pub(crate) fn process(&self) -> ProcessConfiguration {
+        ProcessConfiguration {
             environment: self.environment.clone(),
             home: self.home.clone(),
             configuration: self.configuration.clone(),
             settings: self.settings.clone(),
-            is_for_others: self.is_for_others(),
         }
     }
 
-    /// The process that operations run in.
+    /// Environment that operations run in.
     fn process_environment(&self) -> ProcessEnvironment {
-        let folder = self.environment.working_folder();
-        let models = self.model_configuration();
+        let (models, process) = (self.process(), self.process());
         let actors = self.settings.configured_actors();
         ProcessEnvironment {
             variables: Arc::new(self.variables()),
-            catalogue: Arc::new(move || models.read(None)),
+            working_folder: process.working_folder(),
+            catalogue: Arc::new(move || models.catalogue(CalledFor::User, None)),
+            runtime: Arc::new(move |request| process.runtime(request)),
             home: self.home.path().to_owned(),
-            working_folder: folder.unwrap_or_else(|| Path::new("/")).to_owned(),
+            configuration_file: self.home.config_file(),
+            retention: Retention {
+                events_days: self.settings.events_days(),
+            },
             warn: Arc::new(print_warning),
             default_actor: self.settings.actor_default().map(str::to_owned),
             configured_actors: actors
@@ -255,7 +253,7 @@ impl Context {
         }
     }
 
-    /// The registered tools, skills and servers.
+    /// Registered tools, skills and MCP servers.
     pub(crate) fn toolset(&self) -> Result<Toolset, CommandError> {
         let folder = self.environment.working_folder();
         let variables: Variables = Arc::new(self.variables());
@@ -270,7 +268,7 @@ impl Context {
         })?)
     }
 
-    /// How MCP servers are started here.
+    /// How MCP servers are started on this machine.
     pub(crate) fn mcp_server_options(&self) -> McpOptions {
         let folder = self.environment.working_folder();
         mcp_server_options(
@@ -280,89 +278,31 @@ impl Context {
         )
     }
 
-    /// What agents run with here. With `record` every exchange with a model is added to that file.
+    /// Runtime of agents. With `record`, every model request and response is appended to that file.
     pub(crate) fn runtime(
         &self,
         safety: &SafetySelection,
         record: Option<&Path>,
     ) -> Result<AgentRuntime, CommandError> {
-        let folder = self.environment.working_folder();
-        Ok(AgentRuntime::new(RuntimeOptions {
+        Ok(self.process().runtime(&RuntimeRequest {
             engine: self.engine()?,
-            catalogue: self.models(record)?,
-            default_model: self.settings.model_default().cloned(),
-            home: self.home.path().to_owned(),
-            sandboxes: self.home.sandboxes(),
-            working_folder: folder.unwrap_or_else(|| Path::new("/")).to_owned(),
-            variables: Arc::new(self.variables()),
-            max_message_bytes: self.settings.max_message_bytes(),
-            budget_per_session: self.settings.budget_per_session(),
-            budget_per_day: self.settings.budget_per_day(),
-            safety: safety_in_force(self, safety)?,
-            warn: Arc::new(print_warning),
+            caller: &self.caller(),
+            safety,
+            record,
         })?)
     }
 
-    /// A conversation with a model.
+    /// Conversation with a model.
     pub(crate) fn conversation(&self, options: &TurnOptions) -> Result<Conversation, CommandError> {
-        let runtime = self.runtime(&(&options.safety).into(), options.record.as_deref())?;
-        Ok(Conversation::new(runtime, options.conversation()?)?)
+        let request = options.request();
+        let runtime = self.runtime(&request.safety(), options.record.as_deref())?;
+        Ok(Conversation::new(runtime, request.conversation()?)?)
     }
 
-    /// A callback that shows a bar from the first call to the last.
+    /// Callback that shows a progress bar from the first call to the last.
     pub(crate) fn progress(&self, label: &'static str) -> ProgressCallback {
         progress(self.printer, label)
     }
-}
-
-/// What the models of a process are read from.
-struct ModelConfiguration {
-    environment: Environment,
-    home: Home,
-    configuration: Configuration,
-    settings: Settings,
-    is_for_others: bool,
-}
-
-impl ModelConfiguration {
-    fn read(&self, record: Option<&Path>) -> Result<Catalogue, OperationError> {
-        let environment = self.environment.clone();
-        let folder = environment
-            .working_folder()
-            .unwrap_or_else(|| Path::new("/"))
-            .to_owned();
-        let variables = move |name: &str| environment.text(name);
-        let mut options = CatalogueOptions::new(Arc::new(variables), folder);
-        options.file = Some(self.home.models_file()).filter(|file| file.exists());
-        #[cfg(feature = "keyring")]
-        {
-            options.keyring = Some(cleveragents_models::system_keyring());
-        }
-        options.fallback = self.settings.model_fallback().to_vec();
-        options.limits = self.settings.model_limits();
-        options.retry.retries = self.settings.model_retries();
-        options.record = record.map(Path::to_owned);
-        // The address of the database may come from a file and hold a password.
-        let database = self.settings.database_url().to_owned();
-        let configured = [("DATABASE_URL".to_owned(), database)];
-        options.secrets = environment_secrets(self.environment.texts().chain(configured));
-        // What a server may call for its callers is configured with the server.
-        let private = if self.is_for_others {
-            &keys::SERVE_ALLOW_PRIVATE
-        } else {
-            &keys::A2A_ALLOW_PRIVATE
-        };
-        let private = self.configuration.resolve_key(private);
-        let private = private.map_err(OperationError::of)?.value;
-        options.private_agents = private.is_some_and(|value| value.as_flag() == Some(true));
-        Ok(Catalogue::new(options)?)
-    }
-}
-
-/// Prints a warning on standard error; nobody may be there to read it.
-fn print_warning(text: &str) {
-    let text = format!("warning: {text}\n");
-    let _printed = std::io::stderr().write_all(visible_lines(&text).as_bytes());
 }
 
 fn progress(printer: Printer, label: &'static str) -> ProgressCallback {

@@ -13,6 +13,7 @@ mod arguments;
 mod commands;
 mod context;
 mod logging;
+mod process_configuration;
 mod remote;
 mod serve;
 

@@ -1,9 +1,9 @@
-//! Everything that people are told to try: each file in `examples/` is run by the commands that stand in
-//! it, and the commands of the README and of the tutorial work in the order in which they stand there.
+//! Runs everything that the documentation asks users to try: each file in `examples/` by the
+//! commands in it, and the commands of the README and the tutorials in order.
 //!
-//! A line `# run: COMMAND` in an example is a command, seen from the folder above `examples/`; a line
-//! `# type: TEXT` below it is what a person at the terminal types while it runs. Each file gets a home
-//! of its own. A file without such a line must be named by one that has them.
+//! A line `# run: COMMAND` in an example is a command, relative to the folder above `examples/`; a
+//! line `# type: TEXT` below it is typed at the terminal while it runs. Each file has a separate
+//! home. Another example must refer to a file without such a line.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every file below `examples/` with its content, by its path.
+/// Every file below `examples/` with its content, by path.
 fn examples() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec!["examples".to_owned()];
@@ -40,14 +40,14 @@ fn examples() -> BTreeMap<String, String> {
 fn agents_with_examples() -> Agents {
     let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
     for (path, text) in examples() {
-        let place = agents.work().join(path);
+        let place = agents.cwd().join(path);
         std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
         std::fs::write(place, text).expect("written");
     }
     agents
 }
 
-/// A command of an example, and what is typed while it runs.
+/// A command of an example, and the text typed while it runs.
 struct Line {
     words: Vec<String>,
     typed: Option<String>,
@@ -71,7 +71,7 @@ fn lines(path: &str, text: &str) -> Vec<Line> {
     lines
 }
 
-/// The words of a command; single quotes keep spaces in one.
+/// Splits a command into words; single quotes keep spaces.
 fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (number, part) in command.split('\'').enumerate() {
@@ -93,7 +93,7 @@ fn run(agents: &Agents, line: &Line) -> Answer {
     }
 }
 
-/// What a person wants to see of a command that answers something.
+/// The answer in the output of a command.
 fn answer_of(answer: &Answer, words: &[String]) -> Option<String> {
     let data = &answer.json()["data"];
     let answered = match (words[0].as_str(), words[1].as_str()) {
@@ -148,7 +148,7 @@ fn every_example_runs() {
     }
 }
 
-/// The shell commands below a heading of a page.
+/// Shell commands below a heading of a page.
 fn commands(page: &str, heading: &str) -> String {
     let text = std::fs::read_to_string(root().join(page)).expect("a page");
     let (_, section) = text.split_once(heading).expect("the heading");
@@ -162,7 +162,7 @@ fn commands(page: &str, heading: &str) -> String {
     blocks.concat()
 }
 
-/// Runs commands as a person would, one shell for all of them, up to the first that fails.
+/// Runs commands in one shell, up to the first failure.
 fn shell(agents: &Agents, script: &str) -> Answer {
     let program = Path::new(env!("CARGO_BIN_EXE_agents"));
     let folder = program.parent().expect("a folder").display().to_string();
@@ -176,16 +176,19 @@ fn shell(agents: &Agents, script: &str) -> Answer {
     }
     let output = shell
         .env("PATH", format!("{folder}:{before}"))
-        .current_dir(agents.work())
+        .current_dir(agents.cwd())
         .args(["-euc", script])
         .output();
-    Answer::of(&output.expect("a shell"))
+    Answer::from_output(&output.expect("a shell"))
 }
 
 #[test]
-fn the_actors_of_the_readme_run_in_an_empty_folder() {
+fn the_actors_of_the_guide_run_in_an_empty_folder() {
     let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
-    let answer = shell(&agents, &commands("README.md", "\n## Actors\n"));
+    let answer = shell(
+        &agents,
+        &commands("docs/how-to/actor-runs.md", "\n## Try it\n"),
+    );
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(answer.out.contains("Do not merge"), "{answer:?}");
     let run = &agents.data(&["run", "list"])["runs"][0];
@@ -195,14 +198,14 @@ fn the_actors_of_the_readme_run_in_an_empty_folder() {
 #[test]
 fn the_commands_of_the_tutorial_run() {
     let agents = agents_with_examples();
-    let page = "docs/tutorial-code-review.md";
+    let page = "docs/tutorials/code-review.md";
     let answer = shell(&agents, &commands(page, "\n## Run it\n"));
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(
         answer.out.contains("A password would end up in the log."),
         "{answer:?}"
     );
-    // What the page shows of the drawing is what is drawn.
+    // The drawing on the page is the one that the program draws.
     let text = std::fs::read_to_string(root().join(page)).expect("a page");
     let (_, drawing) = text
         .split_once("```text\nlocal/code-review")
@@ -217,7 +220,7 @@ fn the_first_plan_of_the_readme_becomes_a_commit_in_an_empty_folder() {
     let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
     let answer = shell(&agents, &commands("README.md", "\n## Your first plan\n"));
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    let written = std::fs::read_to_string(agents.work().join("greeting.txt"));
+    let written = std::fs::read_to_string(agents.cwd().join("greeting.txt"));
     assert_eq!(written.expect("a file"), "Hello\n");
     assert!(answer.out.contains("greeting.txt | 1 +"), "{answer:?}");
     let plan = &agents.data(&["plan", "list"])["plans"][0];
@@ -227,32 +230,33 @@ fn the_first_plan_of_the_readme_becomes_a_commit_in_an_empty_folder() {
 #[test]
 fn the_commands_of_the_tutorial_about_plans_run() {
     let agents = agents_with_examples();
-    let page = "docs/tutorial-first-plan.md";
+    let page = "docs/tutorials/first-plan.md";
     let answer = shell(&agents, &commands(page, "\n## Try it\n"));
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    // It fails, waits for a person, is mended, and in the end the test passes where the user works.
+    // The plan fails its test, waits for approval, fixes the code, and finally the test passes in
+    // the user's folder.
     for said in ["the test fails", "it needs you", "ok: a price"] {
         assert!(answer.out.contains(said), "`{said}`: {answer:?}");
     }
-    let code = std::fs::read_to_string(agents.work().join("shop/price.sh")).expect("a file");
+    let code = std::fs::read_to_string(agents.cwd().join("shop/price.sh")).expect("a file");
     assert!(code.contains("9 / 10"), "{code}");
     let log = &agents.data(&["plan", "log"])["events"];
     let rolled_back = log.as_array().expect("events").iter().any(|event| {
         let detail = event["detail"].as_str();
-        detail.is_some_and(|detail| detail.contains("it was taken back"))
+        detail.is_some_and(|detail| detail.contains("it was rolled back"))
     });
     assert!(rolled_back, "{log}");
 }
 
 #[test]
-fn a_model_that_is_named_where_an_actor_is_wanted_gets_instructions_and_tools() {
+fn a_model_used_as_actor_gets_instructions_and_tools() {
     let agents = agents_with_examples();
     let text = &examples()["examples/actions/fix-tests.yaml"];
     let without = text.replace(
         "name: local/fix-tests",
         "name: local/fix\nreview_actor: none",
     );
-    std::fs::write(agents.work().join("fix.yaml"), without).expect("written");
+    std::fs::write(agents.cwd().join("fix.yaml"), without).expect("written");
     let prepare = "agents resource add fs-directory shop --path examples/shop
         agents project create local/shop --resource local/shop
         agents validation add --config examples/validations/tests.yaml

@@ -1,4 +1,4 @@
-//! `kill -9` at random instants: what was acknowledged is there, the rest is wholly absent.
+//! `kill -9` at random instants: acknowledged data is present, other data is completely absent.
 
 #![expect(clippy::print_stdout, reason = "the figures of a proof")]
 
@@ -13,7 +13,7 @@ fn agents() -> Agents {
     Agents::new(env!("CARGO_BIN_EXE_agents"))
 }
 
-/// How often something is killed.
+/// Number of kills.
 fn rounds() -> usize {
     proof_size(10, 100)
 }
@@ -23,20 +23,20 @@ fn rounds() -> usize {
 enum Feed {
     /// As fast as it is read.
     Flood,
-    /// The next line only when the one before is acknowledged.
+    /// The next line only after the previous one is acknowledged.
     OneByOne,
 }
 
 /// When a stream is killed.
 #[derive(Debug, Clone, Copy)]
 enum Instant {
-    /// So long after its start, perhaps before it has done anything.
+    /// A duration after its start, perhaps before it has done anything.
     AfterStart(Duration),
-    /// So long after its first acknowledgement.
+    /// A duration after its first acknowledgement.
     AfterFirst(Duration),
 }
 
-/// What a killed stream had said: (number, message id) in the order of the lines.
+/// Acknowledgements of a killed stream: (number, message id) in the order of the lines.
 fn killed_stream(
     agents: &Agents,
     session: &str,
@@ -70,12 +70,12 @@ fn killed_stream(
             let mut told = Vec::new();
             let mut text = String::new();
             while output.read_line(&mut text).is_ok_and(|bytes| bytes > 0) {
-                // The last line may be cut off: then it acknowledges nothing.
+                // The last line may be incomplete: then it acknowledges nothing.
                 if let Some(whole) = text.strip_suffix('\n') {
                     let ack: Value = serde_json::from_str(whole).expect("one document a line");
                     let id = ack["message_id"].as_str().expect("an id").to_owned();
                     told.push((ack["sequence"].as_u64().expect("a number"), id));
-                    // Not everybody listens: a feeder that floods, a killer that has seen enough.
+                    // A feeder that floods, or the killer, may not read to the end.
                     let _heard = (acknowledged.send(()), spoke.send(()));
                 }
                 text.clear();
@@ -96,7 +96,7 @@ fn killed_stream(
 }
 
 #[test]
-fn a_killed_stream_keeps_what_it_acknowledged_and_nothing_by_halves() {
+fn a_killed_stream_keeps_acknowledged_messages_and_no_partial_ones() {
     let mut dice = Dice::default();
     for database in TestDatabase::each() {
         let agents = agents().on(&database.url);
@@ -111,8 +111,8 @@ fn a_killed_stream_keeps_what_it_acknowledged_and_nothing_by_halves() {
             };
             let line = |index: usize| format!("round {round} line {index}");
             let told = killed_stream(&agents, &session, feed, instant, line);
-            // The next append works and follows without a gap; on a server it also waits for
-            // whatever the killed client had begun.
+            // The next append works and follows without a gap; on a server it also waits for the
+            // work of the killed client.
             let next = agents.data(&["session", "append", &session, &format!("after {round}")]);
             let messages = messages_from(&agents, &session, stored);
             let here = format!("{}, round {round}, {feed:?}, {instant:?}", database.kind);
@@ -147,15 +147,15 @@ fn a_killed_stream_keeps_what_it_acknowledged_and_nothing_by_halves() {
         }
         assert_eq!(agents.contents(&session).len(), stored, "no number twice");
         println!(
-            "{}: {} streams killed, {acknowledged} messages acknowledged and all there, \
-             {unacknowledged} stored whole without anybody having been told",
+            "{}: {} streams killed, {acknowledged} messages acknowledged and all stored, \
+             {unacknowledged} stored whole but not acknowledged",
             database.kind,
             rounds()
         );
     }
 }
 
-/// The messages of a session from a number on.
+/// Messages of a session from a number on.
 fn messages_from(agents: &Agents, session: &str, from: usize) -> Vec<Value> {
     let after = from.checked_sub(1).map(|after| after.to_string());
     let mut arguments = vec!["session", "messages", session];
@@ -168,7 +168,7 @@ fn messages_from(agents: &Agents, session: &str, from: usize) -> Vec<Value> {
         .clone()
 }
 
-/// Runs a command and kills it at a random instant of about the time it needs.
+/// Runs a command and kills it at a random instant of about its duration.
 fn killed(agents: &Agents, arguments: &[&str], needs: Duration, dice: &mut Dice) -> Answer {
     let limit = u64::try_from(needs.as_micros()).expect("a short time");
     let mut child = agents
@@ -179,21 +179,21 @@ fn killed(agents: &Agents, arguments: &[&str], needs: Duration, dice: &mut Dice)
     child
         .kill()
         .expect("a program that is not reaped can be killed");
-    Answer::of(
+    Answer::from_output(
         &child
             .wait_with_output()
             .expect("a killed program is reaped"),
     )
 }
 
-/// How long a command needs, which decides when it is killed.
+/// Duration of a command, which decides when it is killed.
 fn time_of(agents: &Agents, arguments: &[&str]) -> Duration {
     let started = std::time::Instant::now();
     agents.data(arguments);
     started.elapsed()
 }
 
-/// A session with so many messages.
+/// A session with `count` messages.
 fn filled_session(agents: &Agents, count: usize) -> String {
     let session = agents.create_session();
     let lines: String = (0..count)
@@ -207,7 +207,7 @@ fn filled_session(agents: &Agents, count: usize) -> String {
     session
 }
 
-/// The number of messages of every session.
+/// Number of messages of every session.
 fn sizes(agents: &Agents) -> Vec<u64> {
     agents.data(&["session", "list", "--sort", "created"])["sessions"]
         .as_array()
@@ -217,7 +217,7 @@ fn sizes(agents: &Agents) -> Vec<u64> {
         .collect()
 }
 
-/// Kills a command that makes a session of `count` messages, again and again.
+/// Repeatedly kills a command that creates a session of `count` messages.
 fn assert_whole_or_absent(agents: &Agents, arguments: &[&str], count: usize) {
     let mut dice = Dice::default();
     let needs = time_of(agents, arguments);
@@ -256,7 +256,7 @@ fn a_killed_import_is_whole_or_absent() {
     let agents = agents();
     let count = proof_size(3_000, 20_000);
     let session = filled_session(&agents, count);
-    let file = agents.work().join("export.json");
+    let file = agents.cwd().join("export.json");
     let file = file.to_str().expect("a path");
     agents.data(&["session", "export", &session, "--output", file]);
     assert_whole_or_absent(&agents, &["session", "import", "--input", file], count);
@@ -336,7 +336,7 @@ fn a_killed_first_start_is_finished_by_the_next_command() {
     );
 }
 
-/// The same for a database on a server: the schema is there whole or not at all.
+/// The same on a database server: the schema is complete or absent.
 #[test]
 fn a_killed_first_start_on_a_server_is_finished_by_the_next_command() {
     let mut dice = Dice::default();
@@ -359,13 +359,13 @@ fn a_killed_first_start_on_a_server_is_finished_by_the_next_command() {
     }
 }
 
-/// An export that is killed leaves the whole file or none under its name.
+/// A killed export leaves the complete file or none under its name.
 #[test]
 fn a_killed_export_leaves_the_whole_file_or_none() {
     let agents = agents();
     let mut dice = Dice::default();
     let session = filled_session(&agents, 2_000);
-    let file = agents.work().join("export.json");
+    let file = agents.cwd().join("export.json");
     let name = file.to_str().expect("a path");
     let arguments = ["session", "export", &session, "--output", name];
     let needs = time_of(&agents, &arguments);

@@ -1,6 +1,6 @@
 //! Many processes on one database: the first start, and message numbers (report 7326).
 //!
-//! Each test runs on an SQLite file and, where there is a server, on PostgreSQL.
+//! Each test runs on an SQLite file and, if a server is available, on PostgreSQL.
 
 #![expect(clippy::print_stdout, reason = "the figures of a proof")]
 
@@ -23,7 +23,7 @@ fn homes() -> Vec<(&'static str, Option<TestDatabase>, Agents)> {
         .collect()
 }
 
-/// The first start of a home: whoever comes first makes the database, all others find it.
+/// First start of a home: the first process creates the database, the others open it.
 #[test]
 fn processes_started_at_once_on_a_new_home_make_one_database() {
     let count = proof_size(8, 32);
@@ -38,9 +38,9 @@ fn processes_started_at_once_on_a_new_home_make_one_database() {
         gate.open();
         let mut ids = HashSet::new();
         for child in started {
-            let answer = Answer::of(&child.wait_with_output().expect("the program ends"));
+            let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
             assert_eq!(answer.code, Some(0), "{kind}: no process fails: {answer:?}");
-            assert_eq!(answer.err, "", "{kind}: nobody complains");
+            assert_eq!(answer.err, "", "{kind}: no errors");
             let id = answer.json()["data"]["session"]["id"].clone();
             assert!(
                 ids.insert(id.as_str().expect("an id").to_owned()),
@@ -53,7 +53,10 @@ fn processes_started_at_once_on_a_new_home_make_one_database() {
             .iter()
             .map(|session| session["id"].as_str().expect("an id").to_owned())
             .collect();
-        assert_eq!(listed, ids, "{kind}: the sessions are those that were told");
+        assert_eq!(
+            listed, ids,
+            "{kind}: the sessions are those that were reported"
+        );
         assert_migrated_once(&agents);
         agents.assert_sound();
     }
@@ -91,7 +94,7 @@ fn defect_7326_appends_of_many_processes_are_numbered_without_gap_or_duplicate()
     }
 }
 
-/// The same for streams: one process each, many messages a process.
+/// The same for streams: one process each, many messages per process.
 #[test]
 fn defect_7326_streams_of_many_processes_are_numbered_without_gap_or_duplicate() {
     let (writers, each) = (proof_size(8, 32), proof_size(50, 500));
@@ -111,7 +114,8 @@ fn defect_7326_streams_of_many_processes_are_numbered_without_gap_or_duplicate()
             let mut input = child.stdin.take().expect("a pipe");
             std::thread::scope(|scope| {
                 scope.spawn(move || input.write_all(lines.as_bytes()).expect("all is read"));
-                let answer = Answer::of(&child.wait_with_output().expect("the program ends"));
+                let answer =
+                    Answer::from_output(&child.wait_with_output().expect("the program ends"));
                 assert_eq!(answer.code, Some(0), "{kind}: no stream fails: {answer:?}");
                 answer
                     .out
@@ -131,8 +135,8 @@ fn content(writer: usize, index: usize) -> String {
     format!("writer {writer} message {index}")
 }
 
-/// The messages are numbered 0, 1, 2…, each is the one its writer was told of, once, and the
-/// numbers of a writer grow.
+/// The messages are numbered 0, 1, 2…; each is the one that its writer received, once; and the
+/// numbers of a writer increase.
 fn assert_numbered(kind: &str, agents: &Agents, session: &str, told: &[Vec<u64>]) {
     let contents = agents.contents(session);
     let whole: usize = told.iter().map(Vec::len).sum();
@@ -163,15 +167,15 @@ fn assert_numbered(kind: &str, agents: &Agents, session: &str, told: &[Vec<u64>]
     );
 }
 
-/// Reports 4709 and 11066: invariants lived in the memory of one process, and were changed there
-/// without any care.
+/// Reports 4709 and 11066: invariants were kept in the memory of one process, without
+/// synchronization.
 #[test]
-fn defect_4709_invariants_of_one_process_hold_in_the_next_and_none_is_lost() {
+fn defect_4709_invariants_persist_across_processes_and_none_is_lost() {
     let writers = proof_size(8, 32);
     for (kind, _database, agents) in homes() {
         agents.data(&["invariant", "add", "--global", "said by the first"]);
         let gate = Gate::default();
-        // All of them say one sentence that is the same, and each one that is its own.
+        // All processes add one common invariant, and each adds one of its own.
         let started: Vec<_> = (0..writers)
             .flat_map(|writer| {
                 let own = format!("own {writer}");
@@ -201,7 +205,7 @@ fn defect_4709_invariants_of_one_process_hold_in_the_next_and_none_is_lost() {
         );
         let listed = agents.data(&["invariant", "list"]);
         assert_eq!(listed["summary"]["total"], writers + 2, "{kind}");
-        // Two processes at once remove each of the own ones, and one of the two does it.
+        // Two processes concurrently remove each of the latter, and one of the two succeeds.
         let ids: Vec<String> = agents.data(&["invariant", "list", "^own"])["invariants"]
             .as_array()
             .expect("a list")

@@ -1,17 +1,17 @@
-//! The account of who did what: entries that each carry the hash of the one before.
+//! The audit log: entries that each carry the hash of the previous one.
 //!
-//! To change, remove or move an entry is to break the chain from there on.
+//! Changing, removing or moving an entry breaks the chain from there on.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{AuditEntryId, ContentHash, EventKind, Timestamp};
 
-/// The hash before the first entry.
+/// Previous hash of the first entry.
 pub const AUDIT_BEGINNING: &str =
     "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The kinds of entries that no event stands behind: what callers of a server, and changes of the configuration, leave.
+/// Entry kinds without a corresponding event: those written for callers of a server and for configuration changes.
 const KINDS_WITHOUT_EVENT: [&str; 4] = [
     "access_denied",
     "auth_failure",
@@ -19,7 +19,7 @@ const KINDS_WITHOUT_EVENT: [&str; 4] = [
     "config_changed",
 ];
 
-/// Every kind of entry there can be, in order.
+/// All kinds of entries, sorted.
 pub fn audit_kinds() -> Vec<&'static str> {
     let audited = EventKind::ALL.iter().filter_map(|kind| kind.audited());
     let mut kinds: Vec<&str> = audited.chain(KINDS_WITHOUT_EVENT).collect();
@@ -28,49 +28,49 @@ pub fn audit_kinds() -> Vec<&'static str> {
     kinds
 }
 
-/// What is to be written down.
+/// An entry to append.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewAuditEntry {
-    /// What kind of thing happened, such as `plan_applied`.
+    /// Kind of the action, such as `plan_applied`.
     pub kind: &'static str,
-    /// Who did it.
+    /// Identity that performed it.
     pub identity: String,
-    /// Where, if it was in a namespace.
+    /// Namespace, if any.
     pub namespace: Option<String>,
-    /// What it was done to, such as `plan 01J…`.
+    /// Subject of the action, such as `plan 01J…`.
     pub subject: Option<String>,
-    /// The rest.
+    /// Further facts.
     pub details: Value,
 }
 
-/// One entry of the account.
+/// One entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// Its place, from 1 and without gap.
+    /// Number, from 1 without gaps.
     pub number: u64,
-    /// Its id.
+    /// Entry id.
     pub entry_id: AuditEntryId,
-    /// What kind of thing happened.
+    /// Kind of the action.
     pub kind: String,
-    /// Who did it.
+    /// Identity that performed it.
     pub identity: String,
-    /// Where, if it was in a namespace.
+    /// Namespace, if any.
     pub namespace: Option<String>,
-    /// What it was done to.
+    /// Subject of the action.
     pub subject: Option<String>,
-    /// The rest, as the text that is stored: the hash is over its bytes.
+    /// Further facts, as stored text, because the hash covers its bytes.
     pub details: String,
-    /// When.
+    /// Time of the action.
     pub occurred_at: Timestamp,
-    /// The hash of the entry before.
+    /// Hash of the previous entry.
     pub previous_hash: String,
-    /// The hash of this one.
+    /// Hash of this entry.
     pub hash: String,
 }
 
 impl AuditEntry {
-    /// The hash that the entry must have. Each part goes in with its length, so that nothing can move from one
-    /// part to another.
+    /// Computes the hash that the entry must have. Each field is hashed with its length, so that no text can move from
+    /// one field to another.
     pub fn expected_hash(&self) -> String {
         let absent_or = |part: &Option<String>| match part {
             Some(text) => format!("+{text}"),
@@ -93,10 +93,10 @@ impl AuditEntry {
             text.push(':');
             text.push_str(part);
         }
-        ContentHash::of(text.as_bytes()).hex()
+        ContentHash::of_bytes(text.as_bytes()).hex()
     }
 
-    /// Whether the entry follows the one before, and is as it was written.
+    /// Whether the entry follows the previous one and is unchanged.
     pub fn follows(&self, number: u64, hash: &str) -> bool {
         self.number == number + 1 && self.previous_hash == hash && self.hash == self.expected_hash()
     }

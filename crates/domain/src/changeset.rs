@@ -1,7 +1,7 @@
-//! Changesets: what one piece of work changed, entry by entry.
+//! Changesets: the recorded changes of one unit of work, entry by entry.
 //!
-//! A changeset is open or closed; entries are numbered from 0 without gap and are added only
-//! while it is open. The store enforces both in the statement that writes the entry.
+//! A changeset is open or closed; entries are numbered from 0 without gaps and are added only while
+//! it is open. The store enforces both in the statement that writes the entry.
 
 use std::fmt;
 
@@ -20,66 +20,66 @@ impl fmt::Display for EntryNumber {
     }
 }
 
-/// What happened to a path. Each operation carries exactly the facts that it has.
+/// Change of a path. Each operation carries exactly its own facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "lowercase")]
 pub enum Operation {
-    /// A new file.
+    /// A file was created.
     Create {
-        /// The file made.
+        /// New file.
         after: FileState,
     },
-    /// Other content.
+    /// The content changed.
     Modify {
-        /// The file before.
+        /// File before.
         before: FileState,
-        /// The file after.
+        /// File after.
         after: FileState,
     },
-    /// The file is gone.
+    /// The file was deleted.
     Delete {
-        /// The file that was there.
+        /// Deleted file.
         before: FileState,
     },
-    /// Another path, perhaps with other content.
+    /// The path changed, possibly with the content.
     Rename {
-        /// The new path.
+        /// New path.
         new_path: String,
-        /// The file before.
+        /// File before.
         before: FileState,
-        /// The file after.
+        /// File after.
         after: FileState,
     },
-    /// Other permissions, same content.
+    /// The permissions changed, the content did not.
     Mode {
-        /// The file before.
+        /// File before.
         before: FileState,
-        /// The file after.
+        /// File after.
         after: FileState,
     },
 }
 
-/// Why facts do not make an operation.
+/// Stored or given facts do not form an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
-    /// An operation with this name does not exist.
+    /// The operation does not exist.
     #[error("`{0}` is not an operation")]
     Unknown(String),
     /// A fact that the operation needs is missing.
     #[error("the operation `{operation}` needs {missing}")]
     Missing {
-        /// The operation.
+        /// Name of the operation.
         operation: String,
-        /// The fact.
+        /// Name of the missing fact.
         missing: &'static str,
     },
-    /// The path is empty or holds a NUL character.
+    /// The path is empty or contains a NUL character.
     #[error("`{0}` is not a path")]
     Path(String),
 }
 
 impl Operation {
-    /// The name as stored and printed.
+    /// Stored and printed name.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create",
@@ -90,7 +90,7 @@ impl Operation {
         }
     }
 
-    /// The file before, if there was one.
+    /// File before, if it existed.
     pub const fn before(&self) -> Option<FileState> {
         match self {
             Self::Create { .. } => None,
@@ -101,7 +101,7 @@ impl Operation {
         }
     }
 
-    /// The file after, if there is one.
+    /// File after, if it exists.
     pub const fn after(&self) -> Option<FileState> {
         match self {
             Self::Delete { .. } => None,
@@ -112,7 +112,7 @@ impl Operation {
         }
     }
 
-    /// The new path of a rename.
+    /// New path of a rename.
     pub fn new_path(&self) -> Option<&str> {
         match self {
             Self::Rename { new_path, .. } => Some(new_path),
@@ -134,7 +134,7 @@ impl Operation {
         }
     }
 
-    /// Puts an operation together from stored facts.
+    /// Builds an operation from stored facts.
     pub fn from_stored(
         name: &str,
         before: Option<FileState>,
@@ -168,7 +168,7 @@ impl Operation {
     }
 }
 
-/// A change that is fit to be recorded and has no number yet.
+/// A valid change that is not recorded yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewChange {
     resource: String,
@@ -180,7 +180,7 @@ pub struct NewChange {
 }
 
 impl NewChange {
-    /// A change of `path` inside `resource`.
+    /// Creates a change of `path` inside `resource`.
     pub fn new(
         resource: impl Into<String>,
         path: impl Into<String>,
@@ -209,7 +209,7 @@ impl NewChange {
         })
     }
 
-    /// Names the tool and the call that made the change.
+    /// Sets the tool and the call that made the change.
     #[must_use]
     pub fn by_tool(
         mut self,
@@ -221,39 +221,39 @@ impl NewChange {
         self
     }
 
-    /// Names the actor's graph node that made the change.
+    /// Sets the node of the actor's graph that made the change.
     #[must_use]
     pub fn by_node(mut self, node: impl Into<String>) -> Self {
         self.actor_node = Some(node.into());
         self
     }
 
-    /// The resource changed.
+    /// Changed resource.
     pub fn resource(&self) -> &str {
         &self.resource
     }
 
-    /// The path changed, inside the resource.
+    /// Changed path inside the resource.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What happened.
+    /// Change of the path.
     pub const fn operation(&self) -> &Operation {
         &self.operation
     }
 
-    /// The tool that did it.
+    /// Tool that made the change.
     pub fn tool(&self) -> Option<&str> {
         self.tool.as_deref()
     }
 
-    /// The call of the tool.
+    /// Call of the tool.
     pub const fn invocation(&self) -> Option<ToolInvocationId> {
         self.invocation
     }
 
-    /// The node of the actor's graph.
+    /// Node of the actor's graph.
     pub fn actor_node(&self) -> Option<&str> {
         self.actor_node.as_deref()
     }
@@ -262,13 +262,13 @@ impl NewChange {
 /// A recorded change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeEntry {
-    /// The changeset that holds it.
+    /// Changeset that contains it.
     pub changeset: ChangesetId,
-    /// Its number there.
+    /// Number in the changeset.
     pub number: EntryNumber,
-    /// What was recorded.
+    /// Recorded change.
     pub change: NewChange,
-    /// When.
+    /// Time of recording.
     pub recorded_at: Timestamp,
 }
 
@@ -278,22 +278,22 @@ pub struct ChangeEntry {
 pub enum ChangesetState {
     /// Entries may be added.
     Open,
-    /// Complete.
+    /// No entry can be added any more.
     Closed,
 }
 
 /// A changeset without its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changeset {
-    /// Its id.
+    /// Changeset id.
     pub id: ChangesetId,
-    /// The plan whose run opened it. A sandbox made by hand belongs to none.
+    /// Plan whose run opened it; `None` for a manually created sandbox.
     pub plan: Option<PlanId>,
-    /// How many entries it has, which is also the number of the next one.
+    /// Number of entries, which is also the number of the next one.
     pub entry_count: u64,
-    /// When it was opened.
+    /// Time of opening.
     pub opened_at: Timestamp,
-    /// When it was closed.
+    /// Time of closing.
     pub closed_at: Option<Timestamp>,
 }
 
@@ -315,7 +315,7 @@ mod tests {
 
     fn state() -> impl Strategy<Value = FileState> {
         any::<Vec<u8>>().prop_map(|bytes| FileState {
-            hash: ContentHash::of(&bytes),
+            hash: ContentHash::of_bytes(&bytes),
             size: bytes.len() as u64,
             mode: FileMode::REGULAR,
         })
@@ -360,7 +360,7 @@ mod tests {
     fn a_change_needs_a_resource_and_a_path() {
         let create = || Operation::Create {
             after: FileState {
-                hash: ContentHash::of(b""),
+                hash: ContentHash::of_bytes(b""),
                 size: 0,
                 mode: FileMode::REGULAR,
             },

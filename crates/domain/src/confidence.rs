@@ -1,48 +1,48 @@
-//! [`Confidence`]: how sure a plan can be of itself, from what is known about it. The same inputs
-//! always give the same score, and every part of it says where it comes from.
+//! [`Confidence`]: a score for how likely a plan is to succeed. The same inputs always give the
+//! same score, and every factor explains its value.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is known about a plan.
+/// Facts about a plan from which its confidence is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ConfidenceInputs {
-    /// How many plans of its action were applied.
+    /// Number of plans of its action that were applied.
     pub succeeded: u64,
-    /// How many plans of its action came to an end.
+    /// Number of plans of its action that ended.
     pub ended: u64,
-    /// How many plans were applied to the same projects.
+    /// Number of plans that were applied to the same projects.
     pub familiarity: u64,
-    /// How many files the strategy expects to touch, when it says so.
+    /// Number of files that the strategy expects to change, if it states it.
     pub files: Option<u64>,
-    /// How many required validations are attached.
+    /// Number of attached required validations.
     pub validations: u64,
-    /// How risky the strategy finds itself, from 0 to 1.
+    /// Risk that the strategy states, from 0 to 1.
     pub risk: Option<f64>,
-    /// The lowest confidence of its decisions, from 0 to 1.
+    /// Lowest confidence of its decisions, from 0 to 1.
     pub decision_confidence: Option<f64>,
-    /// How many invariants it has to keep.
+    /// Number of invariants it has to keep.
     pub invariants: u64,
-    /// How many pairs of them contradict each other.
+    /// Number of contradicting pairs among them.
     pub unresolved: u64,
 }
 
-/// What a score is made of.
+/// Factors of a score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FactorName {
-    /// How plans of the same action ended.
+    /// Outcomes of plans of the same action.
     PastSuccessRate,
-    /// How often the same projects were worked on.
+    /// Earlier plans on the same projects.
     CodebaseFamiliarity,
-    /// What could go wrong, and what would notice.
+    /// Risk of the changes, and the validations that would detect failures.
     RiskAssessment,
-    /// How much has to be kept true.
+    /// Number of invariants to keep.
     InvariantComplexity,
 }
 
 impl FactorName {
-    /// The name as printed.
+    /// Printed name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::PastSuccessRate => "past_success_rate",
@@ -53,43 +53,43 @@ impl FactorName {
     }
 }
 
-/// One part of a score.
+/// One factor of a score.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Factor {
-    /// Which part.
+    /// Name of the factor.
     pub name: FactorName,
-    /// From 0, which speaks against, to 1.
+    /// Value from 0 (worst) to 1.
     pub value: f64,
-    /// Its share of the score.
+    /// Weight in the score.
     pub weight: f64,
-    /// Where the value comes from, for people.
+    /// Explanation of the value, for users.
     pub explanation: String,
 }
 
-/// How sure a plan can be of itself.
+/// Confidence in a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Confidence {
-    /// From 0 to 0.99: a threshold of 1 always asks.
+    /// Score from 0 to 0.99, so that a threshold of 1 always asks.
     pub score: f64,
-    /// What it is made of.
+    /// Factors of the score.
     pub factors: Vec<Factor>,
 }
 
-/// No plan is ever surer.
+/// Maximum score.
 const MOST: f64 = 0.99;
 
-/// What is not known speaks neither for nor against.
+/// Neutral value of an unknown fact.
 const UNKNOWN: f64 = 0.5;
 
-/// With so many files to touch a plan is half as sure as with none.
+/// Number of files at which the file factor is half of that with none.
 const HALF_FILES: f64 = 20.0;
 
-/// With so many invariants a plan is half as sure as with none.
+/// Number of invariants at which the invariant factor is half of that with none.
 const HALF_INVARIANTS: f64 = 20.0;
 
 impl Confidence {
-    /// The score of what is known.
-    pub fn of(inputs: &ConfidenceInputs) -> Self {
+    /// Computes the confidence.
+    pub fn compute(inputs: &ConfidenceInputs) -> Self {
         let factors = vec![
             past(inputs),
             familiarity(inputs),
@@ -106,13 +106,13 @@ impl Confidence {
         }
     }
 
-    /// Whether a plan this sure passes a gate by itself. A threshold of 0 lets everything pass.
+    /// Whether this confidence passes a gate. A threshold of 0 always passes.
     pub fn passes(&self, threshold: f64) -> bool {
         threshold <= 0.0 || self.score >= threshold
     }
 }
 
-/// A number as large as makes a difference.
+/// Converts a count to a float; the lost precision of huge counts makes no difference.
 #[expect(
     clippy::cast_precision_loss,
     reason = "beyond 2^53 one more makes no difference"
@@ -121,7 +121,7 @@ const fn real(count: u64) -> f64 {
     count as f64
 }
 
-/// A number from 0 to 1; the worse bound when it is none.
+/// Clamps a number to 0..=1; `otherwise` when it is not a number.
 const fn within(value: f64, otherwise: f64) -> f64 {
     if value.is_nan() {
         otherwise
@@ -134,7 +134,8 @@ fn past(inputs: &ConfidenceInputs) -> Factor {
     let ConfidenceInputs {
         succeeded, ended, ..
     } = *inputs;
-    // As if one had been applied and one had not: a single plan proves little.
+    // Additive smoothing, as if one plan had been applied and one had not: a single plan proves
+    // little.
     let value = ((real(succeeded) + 1.0) / (real(ended) + 2.0)).min(1.0);
     Factor {
         name: FactorName::PastSuccessRate,
@@ -225,10 +226,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn score(inputs: ConfidenceInputs) -> f64 {
-        Confidence::of(&inputs).score
+        Confidence::compute(&inputs).score
     }
 
-    /// From nothing a plan starts in the middle; a record of successes makes it sure.
+    /// Without facts a plan starts in the middle; a record of successes raises its score.
     #[test]
     fn what_is_known_moves_the_score() {
         let nothing = ConfidenceInputs::default();
@@ -306,7 +307,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_score_keeps_its_bounds_and_its_weights_are_a_whole(inputs in inputs()) {
-            let confidence = Confidence::of(&inputs);
+            let confidence = Confidence::compute(&inputs);
             prop_assert!((0.0..=0.99).contains(&confidence.score));
             prop_assert_eq!(confidence.factors.len(), 4);
             let weights: f64 = confidence.factors.iter().map(|factor| factor.weight).sum();
@@ -319,7 +320,7 @@ mod tests {
             prop_assert!(confidence.passes(0.0));
         }
 
-        /// What speaks for a plan never lowers its score, what speaks against it never raises it.
+        /// Favourable facts never lower the score, unfavourable ones never raise it.
         #[test]
         fn a_score_is_monotone_in_every_input(
             inputs in inputs(),
@@ -358,7 +359,7 @@ mod tests {
 
         #[test]
         fn passing_is_monotone_in_the_threshold(inputs in inputs(), low in 0.0..=1.0_f64, step in 0.0..=1.0_f64) {
-            let confidence = Confidence::of(&inputs);
+            let confidence = Confidence::compute(&inputs);
             prop_assert!(!confidence.passes(low + step) || confidence.passes(low));
         }
     }

@@ -1,7 +1,7 @@
-//! Domain events: what happened, in the order in which it became true.
+//! Domain events, in the order in which they were committed.
 //!
-//! Events are stored by the unit of work that made them true, so there is none for work that was
-//! rolled back and none is missing for work that was committed.
+//! The unit of work that causes an event stores it, so there is no event for work that was rolled
+//! back, and none is missing for committed work.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::Timestamp;
 
-/// The place of an event in the log. A reader that resumes after a position misses nothing.
+/// Position of an event in the log. A reader that resumes after a position misses nothing.
 #[derive(
     Debug,
     Clone,
@@ -30,15 +30,15 @@ pub struct Position(pub u64);
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $text:literal;)+) => {
-        /// What kind of thing happened.
+        /// Kind of an event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum EventKind { $($(#[$doc])* $variant,)+ }
 
         impl EventKind {
-            /// Every kind.
+            /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The kind as stored and printed.
+            /// Stored and printed name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -47,113 +47,113 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A session was made.
+    /// A session was created.
     SessionCreated = "session.created";
-    /// A session got another name.
+    /// A session was renamed.
     SessionRenamed = "session.renamed";
-    /// A session and its messages were removed.
+    /// A session and its messages were deleted.
     SessionDeleted = "session.deleted";
-    /// A session was made from an export.
+    /// A session was imported from an export.
     SessionImported = "session.imported";
-    /// A session was made from the beginning of another.
+    /// A session was forked from the beginning of another.
     SessionForked = "session.forked";
     /// A message was appended.
     MessageAppended = "session.message_appended";
-    /// Tokens were used.
+    /// Token usage was recorded.
     UsageRecorded = "session.usage_recorded";
-    /// A turn of a conversation began.
+    /// A turn of a conversation started.
     TurnStarted = "session.turn_started";
-    /// A turn of a conversation ended, with an answer or without.
+    /// A turn of a conversation ended, with or without an answer.
     TurnEnded = "session.turn_ended";
     /// A tool is about to run.
     ToolInvoked = "tool.invoked";
     /// A tool has run.
     ToolFinished = "tool.finished";
-    /// A call of a tool was refused.
+    /// A tool call was refused.
     ToolRefused = "tool.refused";
     /// A custom tool was registered.
     ToolRegistered = "tool.registered";
-    /// A custom tool was registered again.
+    /// A custom tool was replaced.
     ToolUpdated = "tool.updated";
     /// A custom tool was removed.
     ToolRemoved = "tool.removed";
-    /// A validation was tied to a resource.
+    /// A validation was attached to a resource.
     ValidationAttached = "validation.attached";
-    /// A validation is no longer tied to a resource.
+    /// A validation was detached from a resource.
     ValidationDetached = "validation.detached";
-    /// A validation judged a plan.
+    /// A validation ran on a plan.
     ValidationJudged = "validation.judged";
     /// An actor, an action or another definition was registered.
     DefinitionRegistered = "definition.registered";
-    /// An actor, an action or another definition was registered again.
+    /// An actor, an action or another definition was replaced.
     DefinitionUpdated = "definition.updated";
     /// An actor, an action or another definition was removed.
     DefinitionRemoved = "definition.removed";
-    /// A definition was taken out of use.
+    /// A definition was archived.
     DefinitionArchived = "definition.archived";
-    /// An archived definition was taken into use again.
+    /// An archived definition was restored.
     DefinitionUnarchived = "definition.unarchived";
-    /// An invariant holds from now on.
+    /// An invariant was added.
     InvariantAdded = "invariant.added";
-    /// An invariant does not hold any more.
+    /// An invariant was removed.
     InvariantRemoved = "invariant.removed";
-    /// A run of an actor began.
+    /// A run of an actor started.
     RunStarted = "run.started";
-    /// A run that was interrupted, or had failed, is gone on with.
+    /// An interrupted or failed run was resumed.
     RunResumed = "run.resumed";
-    /// A step of a run is finished.
+    /// A step of a run finished.
     RunStepFinished = "run.step_finished";
-    /// A run came to an end, or waits for a person.
+    /// A run ended, or waits for the user.
     RunEnded = "run.ended";
-    /// Somebody asked for the end of a run.
+    /// Cancellation of a run was requested.
     RunCancelRequested = "run.cancel_requested";
-    /// A person said "always" to a kind of call.
+    /// A user allowed a kind of call permanently.
     PermissionGranted = "permission.granted";
-    /// A remembered permission was taken back.
+    /// A stored permission was revoked.
     PermissionRevoked = "permission.revoked";
-    /// A budget stood in the way of a call.
+    /// A call was refused because of a budget.
     BudgetExhausted = "budget.exhausted";
-    /// A plan was made.
+    /// A plan was created.
     PlanCreated = "plan.created";
-    /// A plan came into another phase.
+    /// A plan entered another phase.
     PlanPhaseChanged = "plan.phase_changed";
-    /// A plan came into another state of its phase.
+    /// A plan entered another state of its phase.
     PlanStateChanged = "plan.state_changed";
-    /// Everything a plan did is in the real resources.
+    /// All changes of a plan were applied to the real resources.
     PlanApplied = "plan.applied";
-    /// A plan was given up.
+    /// A plan was cancelled.
     PlanCancelled = "plan.cancelled";
     /// A phase of a plan failed.
     PlanErrored = "plan.errored";
-    /// A plan waits for a person.
+    /// A plan waits for the user.
     PlanWaiting = "plan.waiting";
-    /// A person answered what a plan waited for.
+    /// The user answered what a plan waited for.
     PlanAnswered = "plan.answered";
-    /// A person told a plan something.
+    /// The user gave guidance to a plan.
     PlanGuided = "plan.guided";
-    /// A plan waits for a worker.
+    /// A plan was queued for a worker.
     PlanQueued = "plan.queued";
-    /// Somebody asked for the end of a plan.
+    /// Cancellation of a plan was requested.
     PlanCancelRequested = "plan.cancel_requested";
-    /// The strategy of a plan was changed by a person.
+    /// The user edited the strategy of a plan.
     PlanEdited = "plan.edited";
-    /// A step of a plan was begun.
+    /// A step of a plan started.
     PlanStepStarted = "plan.step_started";
     /// A step of a plan ended.
     PlanStepFinished = "plan.step_finished";
-    /// A plan was taken back to an earlier state.
+    /// A plan was rolled back to an earlier state.
     PlanRolledBack = "plan.rolled_back";
-    /// A rollback of a plan was taken back.
+    /// A rollback of a plan was redone.
     PlanRedone = "plan.redone";
-    /// What a plan will take was estimated.
+    /// Effort and cost of a plan were estimated.
     PlanEstimated = "plan.estimation_complete";
     /// A decision was made for a plan.
     DecisionCreated = "decision.created";
-    /// Another decision took the place of one.
+    /// A decision was replaced by another one.
     DecisionSuperseded = "decision.superseded";
-    /// The invariants of a plan were brought together.
+    /// The invariants of a plan were reconciled.
     InvariantsReconciled = "invariant.reconciled";
-    /// What a plan is about to do breaks an invariant.
+    /// A plan is about to violate an invariant.
     InvariantViolated = "invariant.violated";
     /// A validation passed.
     ValidationPassed = "validation.passed";
@@ -163,74 +163,74 @@ kinds! {
     ChangesetOpened = "changeset.opened";
     /// A changeset was closed.
     ChangesetClosed = "changeset.closed";
-    /// A sandbox is being made.
+    /// A sandbox is being created.
     SandboxCreating = "sandbox.creating";
-    /// A sandbox is there to be worked in.
+    /// A sandbox is ready for use.
     SandboxCreated = "sandbox.created";
-    /// A checkpoint of a sandbox was made.
+    /// A checkpoint of a sandbox was created.
     CheckpointCreated = "sandbox.checkpoint_created";
-    /// A checkpoint of a sandbox was removed.
+    /// A checkpoint of a sandbox was deleted.
     CheckpointDeleted = "sandbox.checkpoint_deleted";
-    /// A sandbox went back, or forward again, to an earlier state.
+    /// A sandbox was rolled back, or redone, to another state.
     SandboxRolledBack = "sandbox.rolled_back";
-    /// What a sandbox changed is being carried to the real resources.
+    /// The changes of a sandbox are being applied.
     SandboxApplying = "sandbox.applying";
-    /// What a sandbox changed is in the real resources, all of it.
+    /// All changes of a sandbox were applied to the real resources.
     SandboxApplied = "sandbox.applied";
-    /// An apply was taken back; the real resources are as before.
+    /// An apply was undone; the real resources are as before.
     ApplyUndone = "sandbox.apply_undone";
-    /// A sandbox was thrown away.
+    /// A sandbox was discarded.
     SandboxDiscarded = "sandbox.discarded";
-    /// A lease was given.
+    /// A lease was acquired.
     LeaseAcquired = "lease.acquired";
-    /// A lease was taken from an owner that was dead or late.
+    /// A lease was taken over from an owner that was dead or late.
     LeaseTakenOver = "lease.taken_over";
-    /// A lease was given back.
+    /// A lease was released.
     LeaseReleased = "lease.released";
     /// A resource type was registered.
     ResourceTypeRegistered = "resource_type.registered";
-    /// A resource type was registered again with another definition.
+    /// A resource type was replaced.
     ResourceTypeUpdated = "resource_type.updated";
     /// A resource type was removed.
     ResourceTypeRemoved = "resource_type.removed";
-    /// A resource was registered by a person.
+    /// A user registered a resource.
     ResourceRegistered = "resource.registered";
-    /// A resource was found below another.
+    /// Discovery found a resource below another.
     ResourceDiscovered = "resource.discovered";
-    /// A resource was registered again with other facts.
+    /// A resource was updated.
     ResourceUpdated = "resource.updated";
     /// A resource was removed.
     ResourceRemoved = "resource.removed";
-    /// A resource was put below another.
+    /// A resource was linked to a parent.
     ResourceLinked = "resource.linked";
-    /// A resource was taken away from below another.
+    /// A resource was unlinked from a parent.
     ResourceUnlinked = "resource.unlinked";
-    /// A project was made.
+    /// A project was created.
     ProjectCreated = "project.created";
-    /// A project was removed.
+    /// A project was deleted.
     ProjectDeleted = "project.deleted";
     /// A resource was linked to a project.
     ProjectResourceLinked = "project.resource_linked";
-    /// A resource was taken out of a project.
+    /// A resource was unlinked from a project.
     ProjectResourceUnlinked = "project.resource_unlinked";
-    /// A token was made.
+    /// A token was created.
     TokenCreated = "token.created";
     /// A token was revoked.
     TokenRevoked = "token.revoked";
-    /// What another agent or program asked for was taken on.
+    /// A task of another agent or program was accepted.
     TaskCreated = "task.created";
-    /// A task came into another state.
+    /// A task changed its state.
     TaskStateChanged = "task.state_changed";
-    /// A result of a task is there.
+    /// An artifact of a task was added or changed.
     TaskArtifact = "task.artifact_added";
-    /// Somebody who wanted to be told of a task could not be told.
+    /// An update of a task could not be delivered to a subscriber.
     TaskPushFailed = "task.push_failed";
-    /// Old rows were removed.
+    /// A cleanup removed old rows.
     CleanupRan = "cleanup.ran";
 }
 
 impl EventKind {
-    /// What the audit calls it; `None` for what it does not keep.
+    /// Kind of the audit entry; `None` for events that are not audited.
     pub const fn audited(self) -> Option<&'static str> {
         Some(match self {
             Self::PlanCreated => "plan_created",
@@ -262,7 +262,7 @@ impl EventKind {
         })
     }
 
-    /// Reads the stored form.
+    /// Parses the stored name.
     pub fn from_stored(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.as_str() == text)
     }
@@ -274,12 +274,12 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// An event that has no place in the log yet.
+/// An event that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// The id of what it happened to.
+    /// Id of the affected entity.
     pub subject: String,
     /// Facts for readers.
     pub payload: Value,
@@ -288,14 +288,14 @@ pub struct NewEvent {
 /// A stored event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Its place in the log.
+    /// Position in the log.
     pub position: Position,
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// The id of what it happened to.
+    /// Id of the affected entity.
     pub subject: String,
     /// Facts for readers.
     pub payload: Value,
-    /// When.
+    /// Time of the event.
     pub occurred_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! What a path holds at one moment: its kind, its permissions and its content.
+//! State of a path: its kind, its permissions and its content.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::ContentHash;
 
-/// The kinds of things a tree can hold.
+/// Kinds of entries in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
-    /// A folder; its content is the paths beneath it.
+    /// A directory; its content is the paths beneath it.
     Directory,
-    /// A file with bytes.
+    /// A regular file.
     File,
     /// A symbolic link; its content is the target.
     Symlink,
 }
 
 impl FileKind {
-    /// The kind as printed.
+    /// Printed name of the kind.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Directory => "directory",
@@ -29,7 +29,7 @@ impl FileKind {
     }
 }
 
-/// Kind and permission bits, as the system's `st_mode` has them.
+/// Kind and permission bits, in the format of `st_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileMode(u32);
@@ -39,32 +39,32 @@ const PERMISSIONS: u32 = 0o7_777;
 const SPECIAL_BITS: u32 = 0o7_000;
 
 impl FileMode {
-    /// A file that its owner may write and everyone may read.
+    /// Readable by everyone, writable by its owner (0644).
     pub const REGULAR: Self = Self(0o100_644);
 
-    /// Reads a `st_mode`. `None` for devices, sockets and pipes, which a tree cannot hold.
+    /// Converts a `st_mode`. `None` for devices, sockets and pipes, which a tree cannot contain.
     pub const fn from_raw(raw: u32) -> Option<Self> {
         match raw & KIND {
             0o100_000 | 0o040_000 => Some(Self(raw & (KIND | PERMISSIONS))),
-            // The permissions of a link mean nothing and differ between systems.
+            // The permissions of a link are meaningless and differ between systems.
             0o120_000 => Some(Self(0o120_777)),
             _ => None,
         }
     }
 
-    /// The same without the set-user-id, set-group-id and sticky bits.
+    /// Clears the set-user-id, set-group-id and sticky bits.
     #[must_use]
     pub const fn without_special_bits(self) -> Self {
         Self(self.0 & !SPECIAL_BITS)
     }
 
-    /// The same with those set-user-id, set-group-id and sticky bits only that another mode has too.
+    /// Keeps only those set-user-id, set-group-id and sticky bits that `other` has too.
     #[must_use]
     pub const fn with_special_bits_of(self, other: Self) -> Self {
         Self(self.0 & !(SPECIAL_BITS & !other.0))
     }
 
-    /// A mode of a kind with permission bits.
+    /// Creates a mode from a kind and permission bits.
     pub const fn new(kind: FileKind, permissions: u32) -> Self {
         match kind {
             FileKind::Directory => Self(0o040_000 | (permissions & PERMISSIONS)),
@@ -73,12 +73,12 @@ impl FileMode {
         }
     }
 
-    /// The whole number, as stored.
+    /// The complete value, as stored.
     pub const fn raw(self) -> u32 {
         self.0
     }
 
-    /// What it is.
+    /// Kind of the entry.
     pub const fn kind(self) -> FileKind {
         match self.0 & KIND {
             0o040_000 => FileKind::Directory,
@@ -92,7 +92,7 @@ impl FileMode {
         self.0 & PERMISSIONS
     }
 
-    /// Whether its owner may execute it, the one permission that git keeps.
+    /// Whether its owner may execute it, the only permission that git stores.
     pub const fn is_executable(self) -> bool {
         self.0 & 0o100 != 0
     }
@@ -104,33 +104,33 @@ impl fmt::Display for FileMode {
     }
 }
 
-/// What a path holds.
+/// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
-    /// The content: bytes of a file, target of a link, nothing for a folder.
+    /// Hash of the content: bytes of a file, target of a link, empty for a directory.
     pub hash: ContentHash,
-    /// How many bytes of content.
+    /// Size of the content in bytes.
     pub size: u64,
     /// Kind and permissions.
     pub mode: FileMode,
 }
 
 impl FileState {
-    /// A folder.
+    /// State of a directory.
     pub fn directory(permissions: u32) -> Self {
         Self {
-            hash: ContentHash::of(b""),
+            hash: ContentHash::of_bytes(b""),
             size: 0,
             mode: FileMode::new(FileKind::Directory, permissions),
         }
     }
 
-    /// What it is.
+    /// Kind of the entry.
     pub const fn kind(&self) -> FileKind {
         self.mode.kind()
     }
 
-    /// Whether kind and content are the same, whatever the permissions.
+    /// Whether kind and content are equal, regardless of permissions.
     pub fn same_content(&self, other: &Self) -> bool {
         self.kind() == other.kind() && self.hash == other.hash
     }

@@ -8,22 +8,22 @@ use sha2::{Digest, Sha256};
 
 const PREFIX: &str = "sha256:";
 
-/// A text that is not a content hash.
+/// The text is not a content hash.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a content hash: sha256: and 64 hex digits are expected")]
 pub struct HashError(String);
 
-/// The SHA-256 of some bytes; their name in the blob store.
+/// SHA-256 of some bytes; their key in the blob store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// Hashes bytes that are all in memory.
-    pub fn of(bytes: &[u8]) -> Self {
+    /// Hashes bytes in memory.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Hashes parts one after the other, as if they were joined.
+    /// Hashes the concatenation of parts.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {
@@ -32,7 +32,7 @@ impl ContentHash {
         Self(hasher.finalize().into())
     }
 
-    /// A hash that was stored as its 32 bytes.
+    /// Creates a hash from its stored 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -42,13 +42,13 @@ impl ContentHash {
         &self.0
     }
 
-    /// The 64 hex digits alone.
+    /// The 64 hex digits without prefix.
     pub fn hex(&self) -> String {
         hex::encode(self.0)
     }
 }
 
-/// The hash of everything a hasher was given, for content that is too large to be in memory.
+/// Takes the hash of a hasher, for content that is too large for memory.
 impl From<Sha256> for ContentHash {
     fn from(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())
@@ -67,7 +67,7 @@ impl FromStr for ContentHash {
     fn from_str(text: &str) -> Result<Self, HashError> {
         let wrong = || HashError(text.to_owned());
         let digits = text.strip_prefix(PREFIX).ok_or_else(wrong)?;
-        // One spelling only, so that altering the case of a digit is noticed.
+        // Only one spelling is accepted, so that a changed case of a digit is detected.
         if digits.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(wrong());
         }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_hash_is_sha_256() {
         assert_eq!(
-            ContentHash::of(b"abc").to_string(),
+            ContentHash::of_bytes(b"abc").to_string(),
             "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
     }
@@ -106,7 +106,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_hash_survives_printing(bytes: Vec<u8>) {
-            let hash = ContentHash::of(&bytes);
+            let hash = ContentHash::of_bytes(&bytes);
             prop_assert_eq!(hash.to_string().parse::<ContentHash>().expect("printed"), hash);
             prop_assert!(hash.to_string().to_uppercase().parse::<ContentHash>().is_err());
         }
@@ -114,7 +114,7 @@ mod tests {
         #[test]
         fn parts_hash_like_the_whole(left: Vec<u8>, right: Vec<u8>) {
             let whole = [left.as_slice(), right.as_slice()].concat();
-            prop_assert_eq!(ContentHash::of_parts([left.as_slice(), right.as_slice()]), ContentHash::of(&whole));
+            prop_assert_eq!(ContentHash::of_parts([left.as_slice(), right.as_slice()]), ContentHash::of_bytes(&whole));
         }
     }
 }

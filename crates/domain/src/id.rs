@@ -1,7 +1,7 @@
-//! Ids: ULIDs, one type per noun, monotonic within a process.
+//! Ids: ULIDs, one type per entity, monotonic within a process.
 //!
-//! Ids sort by creation. Two ids made by one process never compare in the wrong order, even within
-//! a millisecond. People may type any unambiguous prefix of at least [`PREFIX_MINIMUM`] characters.
+//! Ids sort by creation time. Two ids created by one process never compare in the wrong order, even within a
+//! millisecond. Users may type any unambiguous prefix of at least [`PREFIX_MINIMUM`] characters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use ulid::{Generator, Ulid};
 
-/// The shortest prefix accepted as input.
+/// Minimum length of a prefix accepted as input.
 pub const PREFIX_MINIMUM: usize = 6;
 
-/// The shortest prefix shown in lists.
+/// Minimum length of a prefix shown in lists.
 const SHOWN_MINIMUM: usize = 8;
 
-/// The length of a whole id.
+/// Length of a complete id.
 const WHOLE: usize = 26;
 
-/// Why a text is not an id or a prefix of one.
+/// The text is neither an id nor a prefix of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// Not 26 characters of Crockford base 32.
@@ -40,7 +40,7 @@ static GENERATOR: Mutex<Generator> = Mutex::new(Generator::new());
 fn next_ulid() -> Ulid {
     let mut generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        // The error means that the random part overflowed within one millisecond: wait for the next.
+        // The error means that the random part overflowed within one millisecond: wait for the next one.
         match generator.generate() {
             Ok(ulid) => return ulid,
             Err(_) => std::thread::yield_now(),
@@ -55,7 +55,7 @@ macro_rules! ids {
         pub struct $name(Ulid);
 
         impl $name {
-            /// Makes a new id, greater than every id this process made before.
+            /// Creates a new id, greater than every id this process created before.
             pub fn generate() -> Self {
                 Self(next_ulid())
             }
@@ -76,7 +76,7 @@ macro_rules! ids {
                 }
                 let upper = text.to_ascii_uppercase();
                 match Ulid::from_string(&upper) {
-                    // A text that overflows 128 bits decodes to another id: refuse it.
+                    // A text that overflows 128 bits decodes to another id, so it is refused.
                     Ok(ulid) if ulid.to_string() == upper => Ok(Self(ulid)),
                     _ => Err(IdError::Malformed(text.to_owned())),
                 }
@@ -113,46 +113,45 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Names a session.
+    /// Id of a session.
     SessionId;
-    /// Names a message.
+    /// Id of a message.
     MessageId;
-    /// Names a plan.
+    /// Id of a plan.
     PlanId;
-    /// Names a changeset.
+    /// Id of a changeset.
     ChangesetId;
-    /// Names one call of a tool.
+    /// Id of a tool call.
     ToolInvocationId;
-    /// Names a turn of a conversation.
+    /// Id of a turn of a conversation.
     TurnId;
-    /// Names a run of an actor.
+    /// Id of a run of an actor.
     RunId;
-    /// Names a sandbox.
+    /// Id of a sandbox.
     SandboxId;
-    /// Names one run of the program: the owner of leases.
+    /// Id of one run of the program, which owns leases.
     ProcessId;
-    /// Names a resource.
+    /// Id of a resource.
     ResourceId;
-    /// Names a project.
+    /// Id of a project.
     ProjectId;
-    /// Names a decision of a plan.
+    /// Id of a decision of a plan.
     DecisionId;
-    /// Names what ties a validation to a resource.
+    /// Id of an attachment of a validation to a resource.
     AttachmentId;
-    /// Names an invariant.
+    /// Id of an invariant.
     InvariantId;
-    /// Names a token with which a server is called.
+    /// Id of an API token of a server.
     TokenId;
-    /// Names an entry of the audit.
+    /// Id of an entry of the audit log.
     AuditEntryId;
-    /// Names what another agent or program asked a server for.
+    /// Id of a task that another agent or program requested.
     TaskId;
-    /// Names one request to a server, in its answer and in the log.
+    /// Id of one request to a server, in its response and in the log.
     RequestId;
 }
 
-/// An id made at the same moment as another as far as sorting goes, and the same for the same key
-/// every time.
+/// Derives an id that has the timestamp of `from` and is always the same for the same key.
 fn derived(from: Ulid, key: &str) -> Ulid {
     let hash = Sha256::new_with_prefix(from.to_bytes())
         .chain_update(key.as_bytes())
@@ -165,7 +164,7 @@ fn derived(from: Ulid, key: &str) -> Ulid {
 }
 
 impl ResourceId {
-    /// The id of what was discovered below this resource.
+    /// Id of a resource that discovery found below this one.
     #[must_use]
     pub fn child(self, key: &str) -> Self {
         Self(derived(self.0, key))
@@ -173,7 +172,7 @@ impl ResourceId {
 }
 
 impl PlanId {
-    /// The id of the run that does something for this plan.
+    /// Id of the run that executes a step of this plan.
     #[must_use]
     pub fn run(self, path: &str) -> RunId {
         RunId(derived(self.0, path))
@@ -181,14 +180,14 @@ impl PlanId {
 }
 
 impl RunId {
-    /// The id of the conversation that a step of this run has with a model.
+    /// Id of the session that a step of this run uses.
     #[must_use]
     pub fn session(self, path: &str) -> SessionId {
         SessionId(derived(self.0, path))
     }
 }
 
-/// Checks that a text can be the beginning of an id and gives it in the stored spelling.
+/// Checks that a text can be the beginning of an id and returns it in the stored spelling.
 pub fn check_prefix(text: &str) -> Result<String, IdError> {
     let upper = text.to_ascii_uppercase();
     let legal =
@@ -202,8 +201,8 @@ pub fn check_prefix(text: &str) -> Result<String, IdError> {
     Ok(upper)
 }
 
-/// The shortest prefix of an id, at least eight characters, that its neighbours in the order of all
-/// ids do not share, and so no other id does.
+/// Shortest prefix of an id, at least eight characters, that its neighbours in the order of all ids do not share, and
+/// so no other id does.
 pub fn shortest_prefix<'i>(id: &'i str, before: Option<&str>, after: Option<&str>) -> &'i str {
     let shared = |other: &str| {
         id.bytes()

@@ -1,7 +1,7 @@
-//! Who calls a server, and what they may do there: roles on namespaces, narrowed by scopes.
+//! Callers of a server and their permissions: roles on namespaces, narrowed by scopes.
 //!
-//! Nothing is permitted that no grant permits. The namespace `local` cannot be granted: what is in it never
-//! leaves the machine, and only the person at the machine ([`Caller::local`]) sees it.
+//! Everything that no grant permits is denied. The namespace `local` cannot be granted: its contents never leave the
+//! machine, and only the local user ([`Caller::local`]) sees them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,30 +11,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Code, Diagnose};
 use crate::name::is_plain_segment;
+use crate::{Hint, hint};
 
-/// The namespace of what never leaves the machine.
+/// The namespace whose contents never leave the machine.
 pub const LOCAL_NAMESPACE: &str = "local";
 
-/// Stands for every namespace but [`LOCAL_NAMESPACE`].
+/// Stands for every namespace except [`LOCAL_NAMESPACE`].
 pub const EVERY_NAMESPACE: &str = "*";
 
-/// Why a role, a namespace or a scope cannot be read.
+/// A role, a namespace or a scope cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
-    /// Not written `NAMESPACE=ROLE`.
+    /// Not in the form `NAMESPACE=ROLE`.
     #[error("`{0}` is not a grant")]
     Form(String),
-    /// Not a role.
+    /// The role does not exist.
     #[error("`{0}` is not a role")]
     Role(String),
-    /// Not a scope.
+    /// The scope does not exist.
     #[error("`{0}` is not a scope")]
     Scope(String),
-    /// Not a namespace.
+    /// The namespace is invalid.
     #[error("`{0}` is not a namespace")]
     Namespace(String),
-    /// What never leaves the machine cannot be granted.
-    #[error("`local` cannot be granted: what is in it never leaves the machine")]
+    /// The namespace `local` cannot be granted.
+    #[error("`local` cannot be granted: its contents never leave the machine")]
     Local,
 }
 
@@ -43,14 +44,14 @@ impl Diagnose for GrantError {
         Code::InvalidGrant
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::Form(_) | Self::Namespace(_) | Self::Local => {
                 "write NAMESPACE=ROLE, such as `acme=editor`; `*` is every namespace but `local`"
-                    .to_owned()
+                    .into()
             }
-            Self::Role(_) => format!("the roles are {}", listed(Role::ALL)),
-            Self::Scope(_) => format!("the scopes are {}", listed(Scope::ALL)),
+            Self::Role(_) => hint!("the roles are {}", listed(Role::ALL)),
+            Self::Scope(_) => hint!("the scopes are {}", listed(Scope::ALL)),
         })
     }
 }
@@ -69,10 +70,10 @@ macro_rules! words {
         pub enum $name { $($(#[$item])* #[serde(rename = $text)] $variant,)+ }
 
         impl $name {
-            /// All of them, in order.
+            /// All values, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// As it is written.
+            /// Written form.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -99,56 +100,56 @@ macro_rules! words {
 }
 
 words! { Role;
-    /// What somebody is in a namespace. Each may do what those before it may.
+    /// Role in a namespace. Each role includes those before it.
     Role {
-        /// Looks.
+        /// Reads.
         Viewer = "viewer";
-        /// Makes, changes and runs.
+        /// Creates, changes and runs.
         Editor = "editor";
-        /// Removes, and decides what runs unasked.
+        /// Deletes, and decides what runs without approval.
         Admin = "admin";
-        /// Decides who may do what.
+        /// Manages permissions.
         Owner = "owner";
     }
 }
 
 words! { Scope;
-    /// What a token may be used for.
+    /// Area that a token may be used for.
     Scope {
         /// Conversations.
         Sessions = "sessions";
-        /// Plans and what they work on.
+        /// Plans and the resources they work on.
         Plans = "plans";
-        /// Actors, tools and the other definitions.
+        /// Actors, tools and other definitions.
         Registry = "registry";
         /// The stream of events.
         Events = "events";
         /// Tasks of other agents.
         Tasks = "tasks";
-        /// Tokens, the audit and the state of the server.
+        /// Tokens, the audit log and the state of the server.
         Server = "server";
     }
 }
 
-/// What a request needs.
+/// Permission that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
-    /// To look.
+    /// Read.
     Read,
-    /// To make, change or run something.
+    /// Create, change or run something.
     Write,
-    /// To remove something, or to decide what runs unasked.
+    /// Delete something, or decide what runs without approval.
     Manage,
-    /// To decide who may do what.
+    /// Manage permissions.
     Own,
 }
 
 impl Permission {
-    /// All of them, the least first.
+    /// All permissions, weakest first.
     pub const ALL: &'static [Self] = &[Self::Read, Self::Write, Self::Manage, Self::Own];
 
-    /// The least role that has it.
+    /// The weakest role that has it.
     pub const fn least_role(self) -> Role {
         match self {
             Self::Read => Role::Viewer,
@@ -160,7 +161,7 @@ impl Permission {
 }
 
 impl Role {
-    /// Whether the role has a permission.
+    /// Whether the role includes a permission.
     pub fn permits(self, permission: Permission) -> bool {
         self >= permission.least_role()
     }
@@ -174,7 +175,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// A role on a namespace, or on every one with [`EVERY_NAMESPACE`].
+    /// Creates a grant on a namespace, or on all with [`EVERY_NAMESPACE`].
     pub fn new(namespace: &str, role: Role) -> Result<Self, GrantError> {
         let namespace = namespace.trim().to_lowercase();
         if namespace == LOCAL_NAMESPACE {
@@ -191,7 +192,7 @@ impl Grant {
         &self.namespace
     }
 
-    /// The role.
+    /// Granted role.
     pub const fn role(&self) -> Role {
         self.role
     }
@@ -219,7 +220,7 @@ impl FromStr for Grant {
     }
 }
 
-/// Whoever a request comes from.
+/// Identity and permissions of the sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     identity: String,
@@ -236,7 +237,7 @@ enum Reach {
 }
 
 impl Caller {
-    /// The person at the machine, who may do everything there.
+    /// The local user, who may do everything on the machine.
     pub fn local(identity: impl Into<String>) -> Self {
         Self {
             identity: identity.into(),
@@ -244,7 +245,7 @@ impl Caller {
         }
     }
 
-    /// Somebody with a token.
+    /// A caller with a token.
     pub fn with_token(
         identity: impl Into<String>,
         grants: Vec<Grant>,
@@ -256,12 +257,12 @@ impl Caller {
         }
     }
 
-    /// Who it is, for what is written down.
+    /// Name recorded in events and the audit log.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// The roles of a token; none of the person at the machine, who needs none.
+    /// Grants of a token; empty for the local user, who needs none.
     pub fn grants(&self) -> &[Grant] {
         match &self.reach {
             Reach::Everything => &[],
@@ -269,7 +270,7 @@ impl Caller {
         }
     }
 
-    /// What it may use.
+    /// Scopes that it may use.
     pub fn scopes(&self) -> impl Iterator<Item = Scope> + '_ {
         Scope::ALL
             .iter()
@@ -280,12 +281,12 @@ impl Caller {
             })
     }
 
-    /// Whether it is the person at the machine.
+    /// Whether it is the local user.
     pub const fn is_local(&self) -> bool {
         matches!(self.reach, Reach::Everything)
     }
 
-    /// Whether something in a namespace may be done.
+    /// Whether an operation in a namespace is permitted.
     pub fn may(&self, scope: Scope, permission: Permission, namespace: &str) -> bool {
         match &self.reach {
             Reach::Everything => true,
@@ -298,7 +299,8 @@ impl Caller {
         }
     }
 
-    /// Whether something may be done in every namespace there will ever be, which is what belongs to none needs.
+    /// Whether an operation is permitted in all present and future namespaces, which entities without a namespace
+    /// require.
     pub fn may_everywhere(&self, scope: Scope, permission: Permission) -> bool {
         match &self.reach {
             Reach::Everything => true,
@@ -311,7 +313,7 @@ impl Caller {
         }
     }
 
-    /// The namespaces in which something may be done.
+    /// Namespaces in which an operation is permitted.
     pub fn reach(&self, scope: Scope, permission: Permission) -> Namespaces {
         match &self.reach {
             Reach::Everything => Namespaces::All,
@@ -328,8 +330,8 @@ impl Caller {
         }
     }
 
-    /// The namespace of what is made without naming one: the only one that can be written to, `None` when there are
-    /// several or none.
+    /// Default namespace for new entities: the only one that the caller can write to; `None` when there are several or
+    /// none.
     pub fn home(&self, scope: Scope) -> Option<String> {
         match self.reach(scope, Permission::Write) {
             Namespaces::All => Some(LOCAL_NAMESPACE.to_owned()),
@@ -342,17 +344,17 @@ impl Caller {
 /// A set of namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Namespaces {
-    /// Every one.
+    /// All namespaces.
     #[default]
     All,
-    /// Every one but `local`.
+    /// All except `local`.
     AllButLocal,
-    /// These.
+    /// Only these.
     Only(BTreeSet<String>),
 }
 
 impl Namespaces {
-    /// Whether a namespace is among them.
+    /// Whether it contains a namespace.
     pub fn contains(&self, namespace: &str) -> bool {
         match self {
             Self::All => true,
@@ -361,7 +363,7 @@ impl Namespaces {
         }
     }
 
-    /// Whether none is among them.
+    /// Whether it contains none.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Only(names) if names.is_empty())
     }
@@ -435,7 +437,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a caller may reach and what it may do there are the same question.
+        /// [`Caller::reach`] and [`Caller::may`] always agree.
         #[test]
         fn reach_and_permission_agree(
             grants in prop::collection::vec((0..3_usize, 0..4_usize), 0..4),

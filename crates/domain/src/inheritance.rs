@@ -1,35 +1,35 @@
-//! Single inheritance of resource types, worked out by one pure function.
+//! Single inheritance of resource types, computed by one pure function.
 //!
 //! [`inherit`] follows `inherits` from a type to its last ancestor and merges on the way back:
-//! arguments and child types add up and a nearer declaration replaces a farther one of the same
-//! name; handler, strategy, capabilities, discovery and equivalence come from the nearest type that
-//! declares them.
+//! arguments and child types accumulate, and a nearer declaration replaces a farther one of the
+//! same name; handler, strategy, capabilities, discovery and equivalence come from the nearest type
+//! that declares them.
 
 use crate::resource_type::{ResourceKind, ResourceType, TypeName};
 
-/// How many types a chain may have, the type itself included.
+/// Maximum number of types in a chain, the type itself included.
 pub const MAXIMUM_CHAIN: usize = 5;
 
-/// Why what a type inherits cannot be worked out.
+/// The inheritance of a type cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InheritanceError {
     /// The type, or one it inherits from, does not exist.
     #[error("the resource type `{0}` does not exist")]
     Unknown(TypeName),
-    /// The chain comes back to a type in it.
+    /// The chain contains a cycle.
     #[error("`{0}` inherits from itself")]
     Circle(TypeName),
     /// The chain has more than [`MAXIMUM_CHAIN`] types.
     #[error("`{0}` inherits through more than {MAXIMUM_CHAIN} types")]
     TooLong(TypeName),
-    /// A physical type cannot be a special case of a virtual one, nor the reverse.
+    /// A physical type cannot inherit from a virtual one, nor the reverse.
     #[error("`{child}` is {} and cannot inherit from `{parent}`", .kind.as_str())]
     OtherKind {
-        /// The type.
+        /// Inheriting type.
         child: TypeName,
-        /// What it inherits from.
+        /// Type it inherits from.
         parent: TypeName,
-        /// The kind of the child.
+        /// Kind of the child.
         kind: ResourceKind,
     },
 }
@@ -37,20 +37,20 @@ pub enum InheritanceError {
 /// A type together with what it inherits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InheritedType {
-    /// The type with everything it inherits.
+    /// The type merged with everything it inherits.
     pub whole: ResourceType,
-    /// The type itself, then what it inherits from, nearest first.
+    /// The type itself, then its ancestors, nearest first.
     pub chain: Vec<TypeName>,
 }
 
 impl InheritedType {
-    /// Whether it is this type or a special case of it.
+    /// Whether it is this type or inherits from it.
     pub fn is_a(&self, name: &TypeName) -> bool {
         self.chain.contains(name)
     }
 }
 
-/// Works out what a type inherits. `find` gives the declaration of a name.
+/// Resolves the inheritance of a type. `find` returns the declaration of a name.
 pub fn inherit<'t>(
     name: &TypeName,
     find: impl Fn(&TypeName) -> Option<&'t ResourceType>,
@@ -90,7 +90,7 @@ pub fn inherit<'t>(
     Ok(InheritedType { whole, chain })
 }
 
-/// An ancestor, changed by what a nearer type declares.
+/// Merges the declarations of a nearer type into an ancestor.
 fn merge(ancestor: ResourceType, own: ResourceType) -> ResourceType {
     ResourceType {
         arguments: add_up(ancestor.arguments, own.arguments, |argument| {
@@ -121,7 +121,7 @@ fn merge(ancestor: ResourceType, own: ResourceType) -> ResourceType {
     }
 }
 
-/// Both lists; a nearer entry takes the place of a farther one with the same key.
+/// Concatenates both lists; a nearer entry replaces a farther one with the same key.
 fn add_up<T, K: PartialEq>(farther: Vec<T>, nearer: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut all = farther;
     for entry in nearer {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     proptest! {
-        /// No argument is lost and none is doubled, however the levels declare them.
+        /// No argument is lost or duplicated, however the levels declare them.
         #[test]
         fn arguments_add_up(levels in proptest::collection::vec(
             proptest::collection::btree_set("[a-f]", 0..5), 1..=MAXIMUM_CHAIN)) {
@@ -262,7 +262,7 @@ mod tests {
             prop_assert_eq!(names, expected.into_iter().collect::<Vec<_>>());
         }
 
-        /// What the nearest type declares wins.
+        /// The declaration of the nearest type wins.
         #[test]
         fn the_nearest_declaration_wins(declared in proptest::collection::vec(any::<bool>(), 1..=MAXIMUM_CHAIN)) {
             let mut types = chain(declared.len());

@@ -1,17 +1,17 @@
-//! Tool invocations: the record of one call of a tool, with its arguments and what came back.
+//! Tool invocations: the record of one tool call, with its arguments and result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{ContentHash, PlanId, SessionId, Timestamp, ToolInvocationId, TurnId};
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InvocationOutcome {
-    /// Begun, no result stored yet.
+    /// Started, no result stored yet.
     Running,
-    /// The tool answered.
+    /// The tool returned a result.
     Succeeded,
     /// The tool failed.
     Failed,
@@ -20,10 +20,10 @@ pub enum InvocationOutcome {
 }
 
 impl InvocationOutcome {
-    /// Every outcome.
+    /// All outcomes.
     pub const ALL: [Self; 4] = [Self::Running, Self::Succeeded, Self::Failed, Self::Refused];
 
-    /// The outcome as stored.
+    /// Stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -33,7 +33,7 @@ impl InvocationOutcome {
         }
     }
 
-    /// Reads the stored form.
+    /// Parses the stored name.
     pub fn from_stored(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -41,39 +41,39 @@ impl InvocationOutcome {
     }
 }
 
-/// One call of a tool.
+/// One tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolInvocation {
-    /// Its id.
+    /// Invocation id.
     pub id: ToolInvocationId,
-    /// The plan it ran for.
+    /// Plan it ran for.
     pub plan: Option<PlanId>,
-    /// The session it ran for.
+    /// Session it ran for.
     pub session: Option<SessionId>,
-    /// The turn it ran in.
+    /// Turn it ran in.
     pub turn: Option<TurnId>,
-    /// What the model calls it.
+    /// Id that the model gave the call.
     pub call_id: Option<String>,
-    /// The tool called.
+    /// Name of the tool.
     pub tool: String,
-    /// What it was given.
+    /// Arguments of the call.
     pub arguments: Value,
-    /// How it ended.
+    /// Outcome of the call.
     pub outcome: InvocationOutcome,
-    /// What came back, in the blob store.
+    /// Result, in the blob store.
     pub output: Option<ContentHash>,
-    /// What came back, such as `image/png`, when it is not text.
+    /// Media type of the result, such as `image/png`, when it is not text.
     pub media_type: Option<String>,
-    /// The end of what it logged beside it, in the blob store.
+    /// End of the log output, in the blob store.
     pub log: Option<ContentHash>,
-    /// Why it failed or was refused.
+    /// Error message, or reason of a refusal.
     pub error: Option<String>,
-    /// Which of the reasons for a refusal it was.
+    /// Machine-readable reason of a refusal.
     pub reason: Option<String>,
-    /// Whether it may be run again when nobody knows what came of it.
+    /// Whether it can safely be repeated when its outcome is unknown.
     pub is_repeatable: bool,
-    /// When it began.
+    /// Time of the start.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// Time of the end.
     pub finished_at: Option<Timestamp>,
 }

@@ -1,7 +1,7 @@
-//! Leases: the right of one owner to work on a plan or project for a while.
+//! Leases: the exclusive right of one owner to work on a plan or project for a limited time.
 //!
-//! Every acquisition raises the fencing token of its subject. A write made under a lease names its
-//! token and is refused once another owner has taken over, however late it arrives.
+//! Every acquisition increments the fencing token of its subject. A write made under a lease names
+//! its token and is refused once another owner has taken over, however late it arrives.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ProcessId, Timestamp};
 
-/// What a lease is for, such as `plan` and its id.
+/// Subject of a lease, such as `plan` and its id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseSubject {
-    /// The kind of thing.
+    /// Kind of entity.
     pub kind: String,
-    /// Its id or name.
+    /// Id or name of the entity.
     pub id: String,
 }
 
 impl LeaseSubject {
-    /// A subject of a kind.
+    /// Creates a subject.
     pub fn new(kind: impl Into<String>, id: impl fmt::Display) -> Self {
         Self {
             kind: kind.into(),
@@ -34,7 +34,7 @@ impl fmt::Display for LeaseSubject {
     }
 }
 
-/// The fencing token: grows with each acquisition of one subject and is never given out twice.
+/// Fencing token: grows with each acquisition of one subject and is never issued twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeaseToken(pub u64);
@@ -45,16 +45,16 @@ impl fmt::Display for LeaseToken {
     }
 }
 
-/// Who holds a lease: one run of the program, and where to look whether it still lives.
+/// Holder of a lease: one run of the program, with the data to check whether it is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Owner {
-    /// The run.
+    /// Run of the program.
     pub process: ProcessId,
-    /// The machine, boot and process space it runs in; process numbers mean nothing elsewhere.
+    /// Machine, boot and process namespace it runs in; process numbers are meaningless elsewhere.
     pub host: String,
-    /// The operating system's process number there.
+    /// Process number in the operating system.
     pub pid: u32,
-    /// When that process started, in the operating system's ticks, since numbers are reused.
+    /// Start time of that process in operating system ticks, since numbers are reused.
     pub pid_started: u64,
 }
 
@@ -64,37 +64,37 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A lease that was given.
+/// A granted lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// What it is for.
+    /// Subject of the lease.
     pub subject: LeaseSubject,
-    /// Who has it.
+    /// Owner that holds it.
     pub owner: Owner,
-    /// Its fencing token.
+    /// Fencing token.
     pub token: LeaseToken,
-    /// Since when.
+    /// Time of acquisition.
     pub acquired_at: Timestamp,
-    /// Until when, unless renewed.
+    /// Time of expiry, unless renewed.
     pub expires_at: Timestamp,
 }
 
-/// A duration out of range.
+/// The duration is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a lease of {0} seconds is out of range: from {minimum} to {maximum}", minimum = Ttl::MINIMUM, maximum = Ttl::MAXIMUM)]
 pub struct TtlError(u32);
 
-/// How long a lease lasts without renewal: 5 seconds to 1 hour, 5 minutes by default.
+/// Duration of a lease without renewal: 5 seconds to 1 hour, 5 minutes by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ttl(u32);
 
 impl Ttl {
-    /// The shortest, in seconds.
+    /// Minimum, in seconds.
     pub const MINIMUM: u32 = 5;
-    /// The longest, in seconds.
+    /// Maximum, in seconds.
     pub const MAXIMUM: u32 = 3600;
 
-    /// A duration in seconds.
+    /// Creates a duration from seconds.
     pub const fn seconds(seconds: u32) -> Result<Self, TtlError> {
         if seconds < Self::MINIMUM || seconds > Self::MAXIMUM {
             return Err(TtlError(seconds));

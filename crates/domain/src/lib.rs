@@ -1,12 +1,11 @@
-//! The nouns of CleverAgents and their laws.
+//! The domain model of CleverAgents: its entities and their rules.
 //!
-//! Everything here is pure and synchronous: no file, no database, no environment. What a session,
-//! a message, a changeset or a lease *is* stands here; how it is stored is `cleveragents-store`,
-//! what is done with it is `cleveragents-application`.
+//! Everything here is pure and synchronous: no file, no database, no environment. This crate defines what a session, a
+//! message, a changeset or a lease *is*; `cleveragents-store` stores them, `cleveragents-application` works with them.
 //!
-//! Main types: [`SessionId`] and its siblings, [`Name`], [`Session`], [`Message`], [`Changeset`],
-//! [`ChangeEntry`], [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], [`Action`], [`Invariant`], and the error vocabulary [`Code`], [`Kind`],
-//! [`Diagnose`].
+//! Main types: [`SessionId`] and its siblings, [`Name`], [`Session`], [`Message`], [`Changeset`], [`ChangeEntry`],
+//! [`Lease`], [`Event`], [`ResourceType`], [`Resource`], [`Project`], [`Action`], [`Invariant`], and the error
+//! vocabulary [`Code`], [`Kind`], [`Diagnose`], [`Hint`].
 
 mod action;
 mod audit;
@@ -14,10 +13,12 @@ mod automation;
 mod builtin;
 mod changeset;
 mod confidence;
+mod definition;
 mod error;
 mod event;
 mod file_state;
 mod hash;
+mod hint;
 mod id;
 pub mod identity;
 mod inheritance;
@@ -37,6 +38,7 @@ mod sandbox;
 mod search;
 mod session;
 mod strategy;
+pub mod suggest;
 mod task;
 mod time;
 mod tree_path;
@@ -46,8 +48,8 @@ mod validation;
 pub mod yaml;
 
 pub use action::{
-    Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionFault,
-    ActionState, ActionValues, ArgumentProblem,
+    Action, ActionActors, ActionArgument, ActionArgumentError, ActionArgumentType, ActionState,
+    ActionValues, ArgumentProblem,
 };
 pub use audit::{AUDIT_BEGINNING, AuditEntry, NewAuditEntry, audit_kinds};
 pub use automation::{
@@ -58,10 +60,12 @@ pub use changeset::{
     ChangeEntry, Changeset, ChangesetState, EntryNumber, NewChange, Operation, OperationError,
 };
 pub use confidence::{Confidence, ConfidenceInputs, Factor, FactorName};
+pub use definition::{DefinitionFault, DefinitionFileError, DefinitionKind};
 pub use error::{Code, Diagnose, Kind};
 pub use event::{Event, EventKind, NewEvent, Position};
 pub use file_state::{FileKind, FileMode, FileState};
 pub use hash::{ContentHash, HashError};
+pub use hint::{ArgumentValue, Hint, Placeholder, Suggestion};
 pub use id::{
     AttachmentId, AuditEntryId, ChangesetId, DecisionId, IdError, InvariantId, MessageId,
     PREFIX_MINIMUM, PlanId, ProcessId, ProjectId, RequestId, ResourceId, RunId, SandboxId,
@@ -69,8 +73,8 @@ pub use id::{
 };
 pub use inheritance::{InheritanceError, InheritedType, MAXIMUM_CHAIN, inherit};
 pub use invariant::{
-    Invariant, InvariantScope, InvariantTextError, Reconciled, ResolvedConflict, SourcedInvariant,
-    reconcile,
+    Invariant, InvariantScope, InvariantTextError, ReconciledInvariants, ResolvedConflict,
+    SourcedInvariant, reconcile,
 };
 pub use invocation::{InvocationOutcome, ToolInvocation};
 pub use lease::{Lease, LeaseSubject, LeaseToken, Owner, Ttl, TtlError};
@@ -80,9 +84,10 @@ pub use message::{
 };
 pub use name::{ActorName, Name, NameError};
 pub use plan::{
-    ContextSnapshot, Decision, DecisionType, LinkedPlan, MadeWith, Move, NewDecision, Plan,
-    PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState, PlanStep, PlanStrategy,
-    REVERSION_LIMIT, StepCall, StepRecord, StepState, StrategyFault, Waiting, criteria, list_items,
+    AnswerVerdict, ContextSnapshot, Decision, DecisionType, FailureCategory, LinkedPlan, MadeWith,
+    NewDecision, Plan, PlanActors, PlanPhase, PlanProfile, PlanProject, PlanStage, PlanState,
+    PlanStep, PlanStrategy, REVERSION_LIMIT, StageTransition, StepCall, StepKind, StepRecord,
+    StepState, StrategyFault, Waiting, criteria, list_items,
 };
 pub use project::{Alias, Project, ProjectLink, ProjectPartError, ProjectRules};
 pub use remote_agent::{AGENT_TOKEN_PREFIX, RemoteAgent, is_agent_token_variable};

@@ -1,7 +1,7 @@
-//! Messages: what was said in a session, in order.
+//! Messages of a session.
 //!
 //! A message that exists has content that can be stored and read back byte for byte on every
-//! database; [`NewMessage::new`] is the only way to make one and refuses the rest.
+//! database; [`NewMessage::new`] is the only way to create one and refuses anything else.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 
 use crate::{MessageId, Timestamp};
 
-/// The largest content accepted when nothing else is configured.
+/// Default maximum size of the content, in bytes.
 pub const DEFAULT_MAX_CONTENT_BYTES: usize = 1024 * 1024;
 
-/// How deep metadata may be nested. Readers of JSON stop at 128 levels, and an export adds some.
+/// Maximum nesting of metadata. JSON parsers stop at 128 levels, and an export adds some.
 const METADATA_DEPTH: usize = 64;
 
-/// The number of a message in its session, from 0, without gap.
+/// Number of a message in its session, from 0, without gaps.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -31,31 +31,31 @@ impl fmt::Display for Sequence {
     }
 }
 
-/// Who said it.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "MessageRole")]
 pub enum Role {
-    /// A person or the calling program.
+    /// The user or the calling program.
     User,
     /// A model.
     Assistant,
-    /// Standing instructions.
+    /// System instructions.
     System,
     /// The result of a tool.
     Tool,
 }
 
-/// A role that does not exist.
+/// The role does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a role")]
 pub struct RoleError(pub String);
 
 impl Role {
-    /// Every role, in the order shown to people.
+    /// All roles, in display order.
     pub const ALL: [Self; 4] = [Self::User, Self::Assistant, Self::System, Self::Tool];
 
-    /// The role as stored and printed.
+    /// Stored and printed name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -84,18 +84,18 @@ impl FromStr for Role {
     }
 }
 
-/// Whether a message belongs to a turn that came to its end.
+/// Whether the turn of a message succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageState {
-    /// An ordinary message, or half of a whole turn.
+    /// An ordinary message, or half of a complete turn.
     Complete,
     /// The user's half of a turn whose answer failed; the reason is in the metadata.
     Failed,
 }
 
 impl MessageState {
-    /// The state as stored.
+    /// Stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -103,7 +103,7 @@ impl MessageState {
         }
     }
 
-    /// Reads the stored form.
+    /// Parses the stored name.
     pub fn from_stored(text: &str) -> Option<Self> {
         [Self::Complete, Self::Failed]
             .into_iter()
@@ -111,32 +111,32 @@ impl MessageState {
     }
 }
 
-/// Free facts about a message, a JSON object.
+/// Arbitrary facts about a message, a JSON object.
 pub type Metadata = Map<String, Value>;
 
-/// Why a message cannot be made.
+/// The content or metadata of a message is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// Nothing but white space.
+    /// It contains only white space.
     #[error("the message is empty")]
     Empty,
-    /// More bytes than the limit.
+    /// It exceeds the size limit.
     #[error("the message has {actual} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// Its size.
+        /// Size in bytes.
         actual: usize,
-        /// The limit in force.
+        /// Configured limit in bytes.
         limit: usize,
     },
-    /// A NUL character, which PostgreSQL cannot store in text.
+    /// It contains a NUL character, which PostgreSQL cannot store in text.
     #[error("the {part} holds a NUL character at byte {at}")]
     Nul {
         /// `message` or `metadata`.
         part: &'static str,
-        /// Where.
+        /// Byte offset of the character.
         at: usize,
     },
-    /// Metadata that no reader of JSON would accept any more.
+    /// The metadata is nested too deeply for JSON parsers.
     #[error("the metadata is nested more than {METADATA_DEPTH} levels deep")]
     TooDeep,
 }
@@ -150,7 +150,7 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// A message that is fit to be stored and has no number yet.
+/// A valid message that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewMessage {
     id: MessageId,
@@ -161,7 +161,7 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
-    /// Makes a message, or says why its content cannot be stored.
+    /// Creates a message, or returns why its content cannot be stored.
     pub fn new(
         role: Role,
         content: String,
@@ -209,7 +209,7 @@ impl NewMessage {
         })
     }
 
-    /// The same message once more, under an id of its own.
+    /// Copies a message under a new id.
     pub fn copy_of(message: Message) -> Self {
         Self {
             id: MessageId::generate(),
@@ -220,7 +220,7 @@ impl NewMessage {
         }
     }
 
-    /// The message in a state it already had elsewhere.
+    /// Sets a state that the message already had elsewhere.
     #[must_use]
     pub const fn in_state(mut self, state: MessageState) -> Self {
         self.state = state;
@@ -238,27 +238,27 @@ impl NewMessage {
         self
     }
 
-    /// Its id, made when the message was.
+    /// Id, created with the message.
     pub const fn id(&self) -> MessageId {
         self.id
     }
 
-    /// Who said it.
+    /// Author of the message.
     pub const fn role(&self) -> Role {
         self.role
     }
 
-    /// What was said.
+    /// Text of the message.
     pub fn content(&self) -> &str {
         &self.content
     }
 
-    /// Facts about it.
+    /// Facts about the message.
     pub const fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Whether its turn came to an end.
+    /// Whether its turn succeeded.
     pub const fn state(&self) -> MessageState {
         self.state
     }
@@ -267,19 +267,19 @@ impl NewMessage {
 /// A stored message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Its id.
+    /// Message id.
     pub id: MessageId,
-    /// Its number in the session.
+    /// Number in the session.
     pub sequence: Sequence,
-    /// Who said it.
+    /// Author of the message.
     pub role: Role,
-    /// What was said.
+    /// Text of the message.
     pub content: String,
-    /// Facts about it.
+    /// Facts about the message.
     pub metadata: Metadata,
-    /// Whether its turn came to an end.
+    /// Whether its turn succeeded.
     pub state: MessageState,
-    /// When it was stored.
+    /// Time of storage.
     pub created_at: Timestamp,
 }
 

@@ -1,8 +1,9 @@
-//! Names: `[[server:]namespace/]name`, read by one parser for every kind of thing.
+//! Names: `[[server:]namespace/]name`, parsed in the same way for every kind of entity.
 //!
 //! Segments are lower-cased and match `[a-z0-9][a-z0-9_-]*`; without a namespace a name is in
-//! `local/`. Namespaces of model providers hold models, whose names follow the provider's own
-//! habits (`anthropic/claude-3.5-sonnet`), so there the last segment may also carry `.`, `:`, `/`.
+//! `local/`. Namespaces of model providers contain models, whose names follow the provider's own
+//! conventions (`anthropic/claude-3.5-sonnet`), so there the last segment may also contain `.`,
+//! `:`, `/`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,27 +29,27 @@ const PROVIDERS: &[&str] = &[
 ];
 const SEGMENT_MAXIMUM: usize = 128;
 
-/// Why a text is not a name, or not one that may be given to a new thing.
+/// The text is not a name, or not allowed for a new entity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// A segment is empty, too long or has a character that is not allowed.
+    /// A segment is empty, too long or contains an invalid character.
     #[error(
         "`{name}` is not a name: the {part} `{segment}` must be letters, digits, `_` or `-`, and begin with a letter or digit"
     )]
     Segment {
-        /// The whole text.
+        /// Complete text.
         name: String,
-        /// Which part is wrong.
+        /// Name of the invalid part.
         part: &'static str,
-        /// That part.
+        /// Text of that part.
         segment: String,
     },
-    /// The namespace is not for users.
+    /// The namespace is reserved.
     #[error("the namespace `{0}` is reserved")]
     Reserved(String),
 }
 
-/// A parsed name. Prints in its whole form, with the namespace.
+/// A parsed name. Prints in full, with the namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     clippy::struct_field_names,
@@ -71,12 +72,12 @@ impl Name {
         &self.namespace
     }
 
-    /// The last part.
+    /// The last segment.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Refuses a name that users may refer to but not give to something new.
+    /// Refuses a reserved namespace, which users may refer to but not use for new entities.
     pub fn require_free_namespace(&self) -> Result<(), NameError> {
         let taken = |list: &[&str]| list.contains(&self.namespace.as_str());
         if taken(RESERVED) || taken(PROVIDERS) {
@@ -86,7 +87,7 @@ impl Name {
     }
 }
 
-/// Whether a text can be one segment of a name.
+/// Whether a text is a valid segment of a name.
 pub(crate) fn is_plain_segment(segment: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     segment.len() <= SEGMENT_MAXIMUM
@@ -171,7 +172,7 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// The name of an actor: `local/orchestrator`, or a model such as `openai/gpt-5`.
+/// Name of an actor: `local/orchestrator`, or a model such as `openai/gpt-5`.
 pub type ActorName = Name;
 
 #[cfg(test)]

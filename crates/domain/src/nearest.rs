@@ -1,14 +1,14 @@
-//! The word that a misspelt one probably stands for, so that errors can say what was meant.
+//! Finds the intended word for a misspelt one, for hints in errors.
 
-/// Words that are less alike than this have nothing to do with each other.
+/// Minimum similarity of two words to count as alike.
 const ALIKE: f64 = 0.5;
 
-/// The word among those known that a misspelt one probably stands for.
+/// Returns the known word that is most similar to a misspelt one.
 pub fn best<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<String> {
     all(word, known, 1).into_iter().next()
 }
 
-/// The words among those known that a misspelt one may stand for, the likeliest first.
+/// Returns the known words that are similar to a misspelt one, most similar first.
 pub fn all<'w>(word: &str, known: impl Iterator<Item = &'w str>, most: usize) -> Vec<String> {
     let word = word.to_lowercase();
     let own_name = last(&word);
@@ -26,7 +26,7 @@ pub fn all<'w>(word: &str, known: impl Iterator<Item = &'w str>, most: usize) ->
         })
         .filter(|(likeness, _)| *likeness >= ALIKE)
         .collect();
-    // Stable: of equally likely ones the first known comes first.
+    // Stable sort: of equally similar words the first known comes first.
     found.sort_by(|left, right| right.0.total_cmp(&left.0));
     found
         .into_iter()
@@ -35,7 +35,7 @@ pub fn all<'w>(word: &str, known: impl Iterator<Item = &'w str>, most: usize) ->
         .collect()
 }
 
-/// What follows the namespace.
+/// The part after the namespace.
 fn last(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }

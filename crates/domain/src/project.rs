@@ -13,29 +13,29 @@ use crate::{ActorName, Name, ProjectId, ResourceId, Timestamp, TypeName, Version
 
 const TAG_MAXIMUM: usize = 64;
 
-/// What is wrong with a part of a project.
+/// Invalid part of a project.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProjectPartError {
-    /// An alias is one segment of a name.
+    /// The alias is not a segment of a name.
     #[error("`{0}` is not an alias: letters, digits, `_` or `-`, beginning with a letter or digit")]
     Alias(String),
-    /// A tag is one short word or line.
+    /// The tag is not one short word or line.
     #[error("`{0}` is not a tag: one line of at most {TAG_MAXIMUM} characters")]
     Tag(String),
-    /// An invariant is a sentence.
+    /// The invariant is not a valid sentence.
     #[error(
         "an invariant cannot be empty, hold a hidden character or more than {TEXT_MAXIMUM} characters"
     )]
     Invariant,
-    /// The same thing twice.
+    /// A value occurs twice.
     #[error("`{0}` is given twice")]
     Twice(String),
-    /// A profile is named by a bare word or with its namespace.
+    /// The profile name is neither a bare word nor one with a namespace.
     #[error("`{0}` is not the name of an automation profile")]
     Profile(String),
 }
 
-/// What a resource is called inside one project.
+/// Name of a resource inside one project.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Alias(String);
 
@@ -45,8 +45,8 @@ impl Alias {
         &self.0
     }
 
-    /// The alias that suits a resource when none is given: the last segment of its name, with a
-    /// number behind it when it is taken.
+    /// Default alias of a resource: the last segment of its name, with a number appended when it is
+    /// taken.
     pub fn for_resource(resource: &Resource, is_taken: impl Fn(&str) -> bool) -> Self {
         let plain = resource.name.last_segment();
         let mut alias = plain.to_owned();
@@ -91,34 +91,34 @@ impl<'de> Deserialize<'de> for Alias {
     }
 }
 
-/// A resource that a project links.
+/// A resource linked to a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectLink {
-    /// The resource.
+    /// Linked resource.
     pub resource: ResourceId,
-    /// What it is called in the project.
+    /// Name of the resource in the project.
     pub alias: Alias,
     /// Whether plans of the project may only read it.
     pub read_only: bool,
 }
 
-/// What a project says about itself, besides its name and its links.
+/// Settings of a project, besides its name and its links.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProjectRules {
-    /// What it is, for people.
+    /// Description for users.
     pub description: Option<String>,
-    /// Words to find it by.
+    /// Search terms.
     pub tags: Vec<String>,
-    /// What every plan of it must keep true.
+    /// Invariants that every plan of the project must keep.
     pub invariants: Vec<String>,
-    /// The actor that reconciles invariants.
+    /// Actor that reconciles invariants.
     pub invariant_actor: Option<ActorName>,
-    /// The automation profile its plans start with.
+    /// Automation profile of its plans.
     pub automation_profile: Option<String>,
 }
 
 impl ProjectRules {
-    /// Checks every part and gives the rules in the form in which they are stored.
+    /// Validates every part and returns the settings in their stored form.
     pub fn checked(mut self) -> Result<Self, ProjectPartError> {
         for tag in &mut self.tags {
             let trimmed = tag.trim();
@@ -137,7 +137,7 @@ impl ProjectRules {
                 return Err(ProjectPartError::Twice(twice.clone()));
             }
         }
-        // Profiles are named as types are: the built-in ones by a bare word.
+        // Profiles are named like types: built-in ones by a bare word.
         if let Some(profile) = &mut self.automation_profile {
             let name: TypeName = profile
                 .parse()
@@ -151,19 +151,19 @@ impl ProjectRules {
 /// A named scope of resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// Its id.
+    /// Project id.
     pub id: ProjectId,
-    /// Its name, unique among projects.
+    /// Name, unique among projects.
     pub name: Name,
-    /// What it says about itself.
+    /// Settings of the project.
     pub rules: ProjectRules,
-    /// The resources it links, by alias.
+    /// Linked resources, by alias.
     pub links: Vec<ProjectLink>,
-    /// The version of this row.
+    /// Version of the row.
     pub version: Version,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed, links included.
+    /// Time of the last change, links included.
     pub updated_at: Timestamp,
 }
 

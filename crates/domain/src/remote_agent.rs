@@ -1,21 +1,21 @@
-//! [`RemoteAgent`]: an agent on another machine, as a file describes it.
+//! [`RemoteAgent`]: an agent on another machine, as an actor file describes it.
 
 use std::time::Duration;
 
-/// What the names of variables that hold tokens of remote agents begin with.
+/// Required prefix for the names of variables that hold tokens of remote agents.
 ///
-/// A file says which variable is sent where. Files come from elsewhere too, and one that could name any variable
-/// could have any secret of the environment sent to whoever wrote it.
+/// A file decides which variable is sent to which address. Files may come from others, and one that could name any
+/// variable could have any secret of the environment sent to its author.
 pub const AGENT_TOKEN_PREFIX: &str = "A2A_";
 
 /// An agent on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteAgent {
-    /// The address of its card, or the one below which the card is.
+    /// URL of its card, or the base URL below which the card is.
     pub url: String,
-    /// The variable that holds the token it is called with. Never the token.
+    /// Variable that holds its token. Never the token itself.
     pub token_variable: Option<String>,
-    /// How long one answer may take; as long as that of a model when not given.
+    /// Maximum duration of one answer; that of a model when not given.
     pub timeout: Option<Duration>,
 }
 

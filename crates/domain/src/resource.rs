@@ -1,4 +1,4 @@
-//! Resources: what plans work on, each with a type, a name and, unless it is an identity, a place.
+//! Resources: what plans work on, each with a type, a name and, unless it is virtual, a location.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::name::{Name, NameError, is_plain_segment};
 use crate::resource_type::TypeName;
 use crate::{ContentHash, ResourceId, SandboxStrategy, Timestamp, Version};
 
-/// How long the name of a resource may be.
+/// Maximum length of a resource name.
 const NAME_MAXIMUM: usize = 512;
 
-/// The values of the arguments that a resource's type declares.
+/// Argument values that a resource's type declares.
 pub type Properties = BTreeMap<String, Value>;
 
 /// The name of a resource: `[[server:]namespace/]name`, where the name may have several segments
@@ -23,7 +23,7 @@ pub type Properties = BTreeMap<String, Value>;
 pub struct ResourceName(String);
 
 impl ResourceName {
-    /// The whole name.
+    /// The full name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -33,17 +33,17 @@ impl ResourceName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// The name of something that lies below this.
+    /// Name of a child with this segment.
     pub fn below(&self, segment: &str) -> Result<Self, NameError> {
         format!("{}/{segment}", self.0).parse()
     }
 
-    /// The same name with a number behind it, from 2 on.
+    /// The name with a number appended, from 2 on.
     pub fn numbered(&self, number: u64) -> Result<Self, NameError> {
         format!("{}-{number}", self.0).parse()
     }
 
-    /// The name in `local/` that suits a file or folder: what a name cannot hold becomes `-`.
+    /// A name in `local/` for a file or directory: invalid characters become `-`.
     pub fn for_file(file_name: &str) -> Self {
         let mut segment = String::new();
         for character in file_name.to_lowercase().chars() {
@@ -62,7 +62,7 @@ impl ResourceName {
         ))
     }
 
-    /// Refuses a namespace that is not for users.
+    /// Refuses a reserved namespace.
     pub fn require_free_namespace(&self) -> Result<(), NameError> {
         let mut parts = self.0.splitn(3, '/');
         let (namespace, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
@@ -86,7 +86,7 @@ impl FromStr for ResourceName {
         }
         let mut parts = text.splitn(3, '/');
         let first: Vec<&str> = parts.by_ref().take(2).collect();
-        // What stands here may be a model's name in the one parser of names; a resource is none.
+        // The name parser also accepts model names here; a resource cannot have one.
         let head: Name = first.join("/").parse()?;
         if !is_plain_segment(head.name()) {
             return Err(wrong(head.name()));
@@ -124,38 +124,38 @@ impl<'de> Deserialize<'de> for ResourceName {
 /// Something that plans work on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resource {
-    /// Its id.
+    /// Resource id.
     pub id: ResourceId,
-    /// Its name, unique among resources.
+    /// Name, unique among resources.
     pub name: ResourceName,
-    /// Its type.
+    /// Name of its type.
     pub type_name: TypeName,
-    /// The values of its type's arguments.
+    /// Argument values of its type.
     pub properties: Properties,
-    /// Where it is: an absolute path, or an address without its password.
+    /// Location: an absolute path, or a URL without its password.
     pub location: Option<String>,
-    /// What it is, for people.
+    /// Description for users.
     pub description: Option<String>,
     /// Whether plans may only read it.
     pub read_only: bool,
-    /// Whether discovery found it, rather than a person registering it.
+    /// Whether discovery found it, instead of a user registering it.
     pub auto_discovered: bool,
-    /// What its content was when it was last looked at.
+    /// Hash of its content at the last inspection.
     pub content_hash: Option<ContentHash>,
-    /// The version of this row.
+    /// Version of the row.
     pub version: Version,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// Where the sandbox of a resource begins: the resource that is isolated as a whole, and how.
+/// The sandbox boundary of a resource: the resource that is isolated as a whole, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Boundary {
-    /// The resource that is isolated.
+    /// Isolated resource.
     pub resource: Resource,
-    /// How.
+    /// Isolation strategy.
     pub strategy: SandboxStrategy,
 }
 

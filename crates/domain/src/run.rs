@@ -1,28 +1,28 @@
-//! Runs: one actor at work, from its input to its result.
+//! Runs: one execution of an actor, from its input to its result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{RunId, Timestamp, TokenUsage};
 
-/// How far a run is.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// Somebody works on it, or died doing so.
+    /// A process executes it, or died doing so.
     Running,
-    /// It cannot go on without a person.
+    /// It waits for the user.
     Waiting,
-    /// It came to its end.
+    /// It finished with a result.
     Complete,
     /// It ended without a result.
     Failed,
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled,
 }
 
 impl RunState {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 5] = [
         Self::Running,
         Self::Waiting,
@@ -31,7 +31,7 @@ impl RunState {
         Self::Cancelled,
     ];
 
-    /// The state as stored.
+    /// Stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -42,7 +42,7 @@ impl RunState {
         }
     }
 
-    /// Reads the stored form.
+    /// Parses the stored name.
     pub fn from_stored(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
@@ -51,40 +51,40 @@ impl RunState {
 /// One run of an actor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// Its id.
+    /// Run id.
     pub id: RunId,
-    /// The namespace of the plan, project or caller that started it; decides who sees it.
+    /// Namespace of the plan, project or caller that started it; decides who can see it.
     pub namespace: String,
-    /// The actor.
+    /// Name of the actor.
     pub actor: String,
-    /// The hash of the actor's file.
+    /// Hash of the actor's file.
     pub actor_hash: String,
-    /// What it began with.
+    /// Input of the graph.
     pub input: Value,
-    /// How it was asked to run.
+    /// Options it was requested with.
     pub options: Value,
-    /// How far it is.
+    /// State of the run.
     pub state: RunState,
-    /// Whether somebody asked for its end.
+    /// Whether cancellation was requested.
     pub is_cancelled: bool,
-    /// The state it ended with.
+    /// Final state of the graph.
     pub result: Option<Value>,
-    /// Why it failed or waits.
+    /// Error message, or reason of the wait.
     pub error: Option<String>,
-    /// The code of that.
+    /// Error code of that.
     pub error_code: Option<String>,
-    /// Tokens and money, up to the last stop.
+    /// Tokens and cost, up to the last stop.
     pub usage: TokenUsage,
-    /// Questions to models.
+    /// Number of model calls.
     pub model_calls: u64,
-    /// Calls of tools.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// How many times it was begun or gone on with.
+    /// Number of times it was started or resumed.
     pub attempts: u64,
-    /// When it began.
+    /// Time of the start.
     pub started_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// When it ended.
+    /// Time of the end.
     pub ended_at: Option<Timestamp>,
 }

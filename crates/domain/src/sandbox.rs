@@ -1,8 +1,8 @@
-//! Sandboxes: copies of resources in which work is done before it is applied, whole or not at all.
+//! Sandboxes: copies of resources in which changes are made before they are applied atomically.
 //!
 //! A sandbox has one changeset, its history: every change found in it is an entry there. A
-//! checkpoint is a position in that history, and going back to it adds entries instead of removing
-//! them, so that going back can itself be undone.
+//! checkpoint is a position in that history, and restoring it appends entries instead of removing
+//! them, so that a rollback can itself be undone.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ChangesetId, SandboxId, Timestamp, Version};
 
-/// A text that cannot name a sandbox.
+/// The text is not a valid sandbox name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` cannot name a sandbox")]
 pub struct SandboxNameError(String);
 
-/// What people call a sandbox: letters, digits, `.`, `_` and `-`, beginning with a letter or digit.
+/// Name of a sandbox: letters, digits, `.`, `_` and `-`, starting with a letter or digit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct SandboxName(String);
 
 impl SandboxName {
-    /// The name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,12 +59,12 @@ macro_rules! words {
         pub enum $name { $($(#[$variant_doc])* #[serde(rename = $text)] $variant,)+ }
 
         impl $name {
-            /// The word as stored and printed.
+            /// Stored and printed name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// Reads the stored word.
+            /// Parses the stored name.
             pub fn from_stored(text: &str) -> Option<Self> {
                 match text { $($text => Some(Self::$variant),)+ _ => None }
             }
@@ -79,30 +79,30 @@ macro_rules! words {
 }
 
 words! {
-    /// Where a sandbox is in its life.
+    /// Lifecycle state of a sandbox.
     SandboxState {
-        /// Being made; removed again if its maker dies.
+        /// Being created; removed if its creator dies.
         Creating = "creating",
-        /// There to be worked in.
+        /// Ready for use.
         Active = "active",
-        /// Being carried to the real resources; the next command finishes or undoes it.
+        /// Being applied to the real resources; the next command finishes or undoes it.
         Applying = "applying",
-        /// In the real resources.
+        /// Applied to the real resources.
         Applied = "applied",
-        /// Being thrown away.
+        /// Being discarded.
         Discarding = "discarding",
-        /// Thrown away.
+        /// Discarded.
         Discarded = "discarded",
     }
 }
 
 impl SandboxState {
-    /// Whether nothing can be done with it any more.
+    /// Whether it has ended.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Applied | Self::Discarded)
     }
 
-    /// Whether one state may follow another.
+    /// Whether a state may follow another.
     pub const fn may_become(self, next: Self) -> bool {
         matches!(
             (self, next),
@@ -119,11 +119,11 @@ impl SandboxState {
 }
 
 words! {
-    /// Why a checkpoint was made.
+    /// Reason for creating a checkpoint.
     CheckpointReason {
-        /// The sandbox as it was made.
+        /// The sandbox was created.
         Created = "created",
-        /// Somebody asked for it.
+        /// The user requested it.
         Manual = "manual",
         /// A command was about to run.
         BeforeExec = "before-exec",
@@ -132,7 +132,7 @@ words! {
     }
 }
 
-/// The number of a checkpoint in its sandbox, from 1.
+/// Number of a checkpoint in its sandbox, from 1.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -145,52 +145,52 @@ impl fmt::Display for CheckpointNumber {
     }
 }
 
-/// A sandbox without what it holds.
+/// A sandbox without its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Its id.
+    /// Sandbox id.
     pub id: SandboxId,
-    /// What people call it.
+    /// Name chosen by the user.
     pub name: String,
-    /// Where it is in its life.
+    /// Lifecycle state.
     pub state: SandboxState,
-    /// Its history.
+    /// Changeset that is its history.
     pub changeset: ChangesetId,
-    /// The machine its files are on.
+    /// Machine that holds its files.
     pub machine: String,
-    /// The folder of its files there, as text.
+    /// Directory of its files, as text.
     pub folder: String,
-    /// What it was made from, such as `path /code/app` or `project local/shop`.
+    /// Origin, such as `path /code/app` or `project local/shop`.
     pub origin: String,
-    /// The position a rollback that was begun must still reach.
+    /// Target position of a rollback in progress.
     pub rolling_back_to: Option<u64>,
-    /// What became of it, as JSON text.
+    /// Result of applying or discarding it, as JSON text.
     pub result: Option<String>,
-    /// Raised by every change of the row.
+    /// Version of the row.
     pub version: Version,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// A state of a sandbox that can be returned to.
+/// A state of a sandbox that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Its number.
+    /// Number in the sandbox.
     pub number: CheckpointNumber,
-    /// Why it was made.
+    /// Reason for its creation.
     pub reason: CheckpointReason,
-    /// What people call it.
+    /// Label chosen by the user.
     pub label: Option<String>,
-    /// How many entries of the history came before it.
+    /// Number of history entries before it.
     pub position: u64,
-    /// For the state before a rollback: the checkpoint that was returned to.
+    /// For a checkpoint made before a rollback: the checkpoint that was restored.
     pub target: Option<CheckpointNumber>,
-    /// For the state before a rollback: whether it was returned to, so that redo goes on from the
-    /// one before.
+    /// For a checkpoint made before a rollback: whether it was restored, so that redo continues
+    /// with the previous one.
     pub undone: bool,
-    /// When.
+    /// Time of the checkpoint.
     pub created_at: Timestamp,
 }
 

@@ -1,7 +1,8 @@
-//! Search queries, read the same way for every database: words are all required, a quoted phrase
-//! must occur as such, and a word that ends in `*` matches as a prefix.
+//! Search queries, parsed in the same way for every database: all words are required, a quoted phrase must occur as
+//! such, and a word that ends in `*` matches as a prefix.
 
-/// The most characters of a filter or a search query. Databases refuse much longer patterns with errors of their own.
+/// Maximum number of characters of a filter or a search query. Databases reject much longer patterns with errors of
+/// their own.
 pub const MAX_FILTER_CHARACTERS: usize = 1_000;
 
 /// A filter has more than [`MAX_FILTER_CHARACTERS`] characters.
@@ -18,23 +19,23 @@ pub fn check_filter(text: &str) -> Result<(), FilterTooLong> {
     Ok(())
 }
 
-/// Why a text cannot be searched for.
+/// The text is not a valid search query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SearchQueryError {
     /// It has no letter and no digit.
-    #[error("the query `{0}` holds no word to search for")]
+    #[error("the query `{0}` contains no word to search for")]
     Empty(String),
     /// It is too long.
     #[error(transparent)]
     TooLong(#[from] FilterTooLong),
 }
 
-/// One required part of a query.
+/// One required term of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Term {
-    /// The words, several when quoted as a phrase.
+    /// Words; several when quoted as a phrase.
     pub words: Vec<String>,
-    /// Whether the last word may go on.
+    /// Whether the last word matches as a prefix.
     pub prefix: bool,
 }
 
@@ -45,7 +46,7 @@ pub struct SearchQuery {
 }
 
 impl SearchQuery {
-    /// Reads what a person typed. Anything but letters and digits only separates words.
+    /// Parses user input. Everything except letters and digits only separates words.
     pub fn parse(text: &str) -> Result<Self, SearchQueryError> {
         check_filter(text)?;
         let mut terms = Vec::new();

@@ -1,4 +1,4 @@
-//! Sessions: conversations, with a name for people and a version for programs.
+//! Sessions: conversations, with a name for users and a version for programs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,7 @@ use crate::{ActorName, Sequence, SessionId, Timestamp, TokenUsage};
 
 const NAME_MAXIMUM: usize = 200;
 
-/// The version of a mutable row: it grows by one with every update, and an update names the
-/// version it read.
+/// Version of a mutable row: incremented by every update, and an update names the version it read.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -24,21 +23,21 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why a text cannot name a session.
+/// The text is not a valid session name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionNameError {
-    /// Nothing but white space.
+    /// It contains only white space.
     #[error("a session name cannot be empty")]
     Empty,
-    /// More than 200 characters.
+    /// It has more than 200 characters.
     #[error("the session name has {0} characters, more than {NAME_MAXIMUM}")]
     TooLong(usize),
-    /// A control character such as a line break.
+    /// It contains a control character such as a line break.
     #[error("the session name holds a control character")]
     Control,
 }
 
-/// What people call a session: one line of free text. Several sessions may share a name.
+/// Name of a session: one line of free text. Several sessions may share a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionName(String);
 
@@ -82,29 +81,29 @@ impl fmt::Display for SessionName {
 /// A session without its messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// Its id.
+    /// Session id.
     pub id: SessionId,
-    /// What people call it.
+    /// Name chosen by the user.
     pub name: Option<SessionName>,
-    /// The actor that answers in it.
+    /// Actor that answers in it.
     pub actor: Option<ActorName>,
-    /// Where it lives, `local` unless it belongs to a server.
+    /// Namespace, `local` unless it belongs to a server.
     pub namespace: String,
-    /// The automation profile its plans start with.
+    /// Automation profile for its plans.
     pub automation: String,
-    /// How many messages it holds, which is also the number of the next one.
+    /// Number of messages, which is also the number of the next one.
     pub message_count: u64,
-    /// The bytes of all contents.
+    /// Total size of message contents in bytes.
     pub content_bytes: u64,
-    /// What its models used.
+    /// Token usage of its models.
     pub usage: TokenUsage,
-    /// The session and message it was forked from.
+    /// Session and message it was forked from.
     pub forked_from: Option<(SessionId, Sequence)>,
-    /// The version of name, actor and settings; messages do not change it.
+    /// Version of name, actor and settings; messages do not change it.
     pub version: Version,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed, messages included.
+    /// Time of the last change, messages included.
     pub updated_at: Timestamp,
 }
 

@@ -1,7 +1,7 @@
 //! Sandbox strategies: how the content of a resource is isolated while a plan works on it.
 //!
-//! The names are those of type files and reports. What a strategy does is the sandbox's business;
-//! here stands only which ones there are and which of them isolate at all.
+//! The names are those of type files and reports. The sandbox crate implements the strategies; this
+//! file only lists them, and whether they isolate at all.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,33 +9,33 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A text that is not a sandbox strategy.
+/// The text is not a sandbox strategy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a sandbox strategy")]
 pub struct StrategyError(pub String);
 
-/// How a resource is isolated.
+/// Isolation method for a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 pub enum SandboxStrategy {
-    /// A worktree and branch of its own.
+    /// A separate git worktree and branch.
     GitWorktree,
     /// A copy that shares unchanged blocks where the file system can.
     CopyOnWrite,
-    /// Another word for [`Self::CopyOnWrite`], kept because type files use it.
+    /// Alias of [`Self::CopyOnWrite`], kept because type files use it.
     FilesystemCopy,
-    /// A layer above the untouched original.
+    /// A layer above the unchanged original.
     Overlay,
     /// A database transaction that is rolled back unless it is applied.
     TransactionRollback,
-    /// A point-in-time image, as of a container.
+    /// A point-in-time image, for example of a container.
     Snapshot,
     /// No isolation.
     None,
 }
 
 impl SandboxStrategy {
-    /// Every strategy.
+    /// All strategies.
     pub const ALL: [Self; 7] = [
         Self::GitWorktree,
         Self::CopyOnWrite,
@@ -46,7 +46,7 @@ impl SandboxStrategy {
         Self::None,
     ];
 
-    /// The strategy as written in type files and reports.
+    /// Name in type files and reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::GitWorktree => "git_worktree",
@@ -64,7 +64,7 @@ impl SandboxStrategy {
         !matches!(self, Self::None)
     }
 
-    /// The strategy that does the work: an alias becomes what it stands for.
+    /// The strategy that is implemented: resolves aliases.
     #[must_use]
     pub const fn effective(self) -> Self {
         match self {
@@ -87,7 +87,7 @@ impl FromStr for SandboxStrategy {
         Self::ALL
             .into_iter()
             .find(|strategy| strategy.as_str() == text)
-            // The word that one description of development containers uses.
+            // The spelling that one description of development containers uses.
             .or_else(|| (text == "container_snapshot").then_some(Self::Snapshot))
             .ok_or_else(|| StrategyError(text.to_owned()))
     }

@@ -1,28 +1,28 @@
-//! [`TaskState`]: how far what another agent or program asked for is.
+//! [`TaskState`]: the state of a task that another agent or program requested.
 
-/// How far a task is. Nothing leaves a state that is over.
+/// State of a task. Terminal states are final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskState {
-    /// It was taken on.
+    /// It was accepted.
     Submitted,
-    /// Somebody works on it, or died doing so.
+    /// A server works on it, or died doing so.
     Working,
-    /// It waits for an answer of who asked.
+    /// It waits for input from the client.
     InputRequired,
-    /// It waits for who asked to prove who they are.
+    /// It waits for the client to authenticate.
     AuthRequired,
-    /// It came to its end.
+    /// It finished with a result.
     Completed,
     /// It ended without a result.
     Failed,
-    /// Somebody stopped it.
+    /// It was cancelled.
     Canceled,
-    /// It was not taken on.
+    /// It was not accepted.
     Rejected,
 }
 
 impl TaskState {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 8] = [
         Self::Submitted,
         Self::Working,
@@ -34,7 +34,7 @@ impl TaskState {
         Self::Rejected,
     ];
 
-    /// The state as stored.
+    /// Stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Submitted => "submitted",
@@ -48,12 +48,12 @@ impl TaskState {
         }
     }
 
-    /// Reads the stored form.
+    /// Parses the stored name.
     pub fn from_stored(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
 
-    /// Whether it is over.
+    /// Whether the state is terminal.
     pub const fn is_over(self) -> bool {
         matches!(
             self,
@@ -61,13 +61,13 @@ impl TaskState {
         )
     }
 
-    /// Whether it waits for who asked.
+    /// Whether it waits for the client.
     pub const fn is_waiting(self) -> bool {
         matches!(self, Self::InputRequired | Self::AuthRequired)
     }
 }
 
-/// What a task is.
+/// Kind of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskKind {
     /// A turn of a conversation.
@@ -77,7 +77,7 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// The kind as stored.
+    /// Stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Turn => "turn",
@@ -85,7 +85,7 @@ impl TaskKind {
         }
     }
 
-    /// Reads the stored form.
+    /// Parses the stored name.
     pub fn from_stored(text: &str) -> Option<Self> {
         [Self::Turn, Self::Plan]
             .into_iter()

@@ -1,5 +1,5 @@
-//! Instants, kept as microseconds since the epoch so that they compare as instants and never as
-//! text, whatever zone they were written in.
+//! Timestamps, stored as microseconds since the epoch, so that they compare by time and never by
+//! text, whatever time zone they were written in.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,17 +8,17 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Why a text is not a point in time.
+/// The text is not a timestamp.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an RFC 3339 time such as 2026-01-31T12:00:00Z")]
 pub struct TimestampError(String);
 
-/// A point in time, to the microsecond. Prints as RFC 3339 in UTC.
+/// A point in time, in microseconds. Prints as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The present moment.
+    /// The current time.
     pub fn now() -> Self {
         Self(jiff::Timestamp::now().as_microsecond())
     }
@@ -33,13 +33,13 @@ impl Timestamp {
         self.0
     }
 
-    /// This moment moved by a number of seconds, which may be negative.
+    /// Adds a number of seconds, which may be negative.
     #[must_use]
     pub const fn plus_seconds(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(1_000_000)))
     }
 
-    /// Seconds from `earlier` to this moment, negative when it lies in the future.
+    /// Seconds from `earlier` to this time, negative when `earlier` is later.
     #[expect(clippy::cast_precision_loss, reason = "a duration shown to people")]
     pub fn seconds_since(self, earlier: Self) -> f64 {
         self.0.saturating_sub(earlier.0) as f64 / 1_000_000.0

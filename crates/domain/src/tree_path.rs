@@ -1,7 +1,7 @@
 //! Paths inside a tree: relative, without `.` or `..`, any bytes the system allows.
 //!
-//! As text every path is reversible: a byte that is not UTF-8 or a control
-//! character is written `\xE9`, a backslash `\\`, so that a path is always one line.
+//! The text form is reversible: a byte that is not UTF-8 or a control character is written `\xE9`,
+//! a backslash `\\`, so that a path is always one line.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,17 +11,17 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A text or a run of bytes that is no path inside a tree.
+/// The text or bytes are not a path inside a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a path inside a tree")]
 pub struct TreePathError(String);
 
-/// A path from the root of a tree to something in it.
+/// A path relative to the root of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TreePath(Vec<u8>);
 
 impl TreePath {
-    /// Checks bytes with `/` between the names.
+    /// Validates bytes with `/` between the names.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Self, TreePathError> {
         let bytes = bytes.into();
         let is_name = |name: &[u8]| !name.is_empty() && name != b"." && name != b"..";
@@ -31,7 +31,7 @@ impl TreePath {
         Ok(Self(bytes))
     }
 
-    /// The path of a name inside this path.
+    /// Appends a name.
     pub fn join(&self, name: &[u8]) -> Result<Self, TreePathError> {
         Self::from_bytes([&self.0, b"/".as_slice(), name].concat())
     }
@@ -41,17 +41,17 @@ impl TreePath {
         &self.0
     }
 
-    /// For calls of the system.
+    /// As a path for file system calls.
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
 
-    /// The names from the root down.
+    /// Names from the root down.
     pub fn names(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.0.split(|byte| *byte == b'/')
     }
 
-    /// How many names it has.
+    /// Number of names.
     pub fn depth(&self) -> usize {
         self.names().count()
     }
@@ -61,13 +61,13 @@ impl TreePath {
         self.names().next_back().unwrap_or_default()
     }
 
-    /// The path it is in. `None` at the top.
+    /// The parent path. `None` at the top.
     pub fn parent(&self) -> Option<Self> {
         let end = self.0.iter().rposition(|byte| *byte == b'/')?;
         Some(Self(self.0[..end].to_vec()))
     }
 
-    /// Whether it is this path or lies beneath it.
+    /// Whether it is `other` or lies beneath it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0
             .strip_prefix(other.0.as_slice())
@@ -75,7 +75,7 @@ impl TreePath {
     }
 }
 
-/// Name by name, so that what lies in a folder follows the folder itself.
+/// Compares name by name, so that the contents of a directory directly follow the directory.
 impl Ord for TreePath {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let slash_first = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
@@ -171,7 +171,7 @@ mod tests {
             let inner = folder.join(name.as_bytes()).expect("a path");
             let other: TreePath = other.parse().expect("a path");
             prop_assert!(folder < inner);
-            // Nothing from elsewhere sorts between a folder and what it holds.
+            // No other path sorts between a directory and its contents.
             prop_assert!(!(folder < other && other < inner));
             prop_assert!(inner.is_within(&folder) && !other.is_within(&inner));
         }

@@ -1,26 +1,26 @@
-//! Turns: one question of a person and everything a model does to answer it.
+//! Turns: one user message and everything a model does to answer it.
 //!
-//! A turn is stored step by step as it happens, so that whoever comes after a crash knows how far it
-//! got. Its messages join the session together, when it ends.
+//! A turn is stored step by step, so that its progress is known after a crash. Its messages are added to the session
+//! together, when it ends.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{SessionId, Timestamp, TurnId};
 
-/// How far a turn is.
+/// State of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnState {
-    /// Somebody works on it, or died doing so.
+    /// A process works on it, or died doing so.
     Running,
-    /// It came to its end.
+    /// It finished with an answer.
     Complete,
     /// It ended without an answer.
     Failed,
 }
 
 impl TurnState {
-    /// The state as stored.
+    /// Stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -29,7 +29,7 @@ impl TurnState {
         }
     }
 
-    /// Reads the stored form.
+    /// Parses the stored name.
     pub fn from_stored(text: &str) -> Option<Self> {
         [Self::Running, Self::Complete, Self::Failed]
             .into_iter()
@@ -40,20 +40,20 @@ impl TurnState {
 /// One turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// Its id.
+    /// Turn id.
     pub id: TurnId,
-    /// The session it belongs to.
+    /// Session it belongs to.
     pub session: SessionId,
-    /// The model that answers.
+    /// Model that answers.
     pub model: String,
-    /// The sandbox its tools act in.
+    /// Sandbox in which its tools work.
     pub sandbox: Option<String>,
-    /// How far it is.
+    /// State of the turn.
     pub state: TurnState,
-    /// Why it failed.
+    /// Error message of a failed turn.
     pub error: Option<String>,
-    /// When it began.
+    /// Time of the start.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// Time of the end.
     pub ended_at: Option<Timestamp>,
 }

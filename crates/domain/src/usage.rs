@@ -1,4 +1,4 @@
-//! Tokens and money: exact integers that only grow.
+//! Tokens and cost: exact integers that only grow.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ impl MicroUsd {
         self.0 as f64 / 1_000_000.0
     }
 
-    /// An amount given in dollars, rounded up; nothing when it is no amount.
+    /// Converts dollars, rounded up; `None` when the number is not a valid amount.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -33,13 +33,13 @@ impl MicroUsd {
     )]
     pub fn from_usd_rounded_up(dollars: f64) -> Option<Self> {
         let micro = dollars * 1_000_000.0;
-        // The product of a decimal may lie a hair above the whole number that is meant.
+        // The product of a decimal may be slightly above the intended whole number.
         let whole = (micro - 1e-6).ceil().max(0.0);
         (0.0..1e15).contains(&micro).then_some(Self(whole as u64))
     }
 }
 
-/// What a session has used so far.
+/// Token usage and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenUsage {
@@ -47,7 +47,7 @@ pub struct TokenUsage {
     pub input_tokens: Tokens,
     /// Tokens received from models.
     pub output_tokens: Tokens,
-    /// What they cost.
+    /// Cost of the tokens.
     pub cost_micro_usd: MicroUsd,
 }
 

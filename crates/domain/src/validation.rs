@@ -1,22 +1,23 @@
-//! What validations found, as it is stored; what a validation *is* stands in its file.
+//! Attachments and results of validations, as stored; the definition of a validation is in its
+//! file.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{AttachmentId, ContentHash, PlanId, ResourceId, Timestamp};
 
-/// Whether a validation that fails stands in the way of applying.
+/// Whether a failed validation blocks applying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ValidationMode {
-    /// It does.
+    /// A failure blocks applying.
     Required,
-    /// It is only told.
+    /// A failure is only reported.
     Informational,
 }
 
 impl ValidationMode {
-    /// The mode as stored and shown.
+    /// Stored and displayed name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Required => "required",
@@ -24,7 +25,7 @@ impl ValidationMode {
         }
     }
 
-    /// Reads what [`as_str`](Self::as_str) gives.
+    /// Parses the result of [`as_str`](Self::as_str).
     pub fn from_stored(text: &str) -> Option<Self> {
         [Self::Required, Self::Informational]
             .into_iter()
@@ -32,24 +33,24 @@ impl ValidationMode {
     }
 }
 
-/// Where a validation holds.
+/// Scope in which a validation applies.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ValidationScope {
-    /// Wherever the resource is worked on.
+    /// Every plan that works on the resource.
     Direct,
-    /// In plans of a project.
+    /// Plans of a project.
     Project,
-    /// In one plan.
+    /// One plan.
     Plan,
-    /// It is a criterion of the plan's definition of done.
+    /// A criterion of the plan's definition of done.
     Done,
 }
 
 impl ValidationScope {
-    /// The scope as stored and shown.
+    /// Stored and displayed name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -59,7 +60,7 @@ impl ValidationScope {
         }
     }
 
-    /// Reads what [`as_str`](Self::as_str) gives.
+    /// Parses the result of [`as_str`](Self::as_str).
     pub fn from_stored(text: &str) -> Option<Self> {
         [Self::Direct, Self::Project, Self::Plan, Self::Done]
             .into_iter()
@@ -67,27 +68,27 @@ impl ValidationScope {
     }
 }
 
-/// A validation that is tied to a resource: everywhere, in a project, or in a plan.
+/// A validation attached to a resource: everywhere, in a project, or in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
-    /// Its id.
+    /// Attachment id.
     pub id: AttachmentId,
-    /// The name of the validation.
+    /// Name of the validation.
     pub validation: String,
-    /// The resource.
+    /// Resource it is attached to.
     pub resource: ResourceId,
-    /// The project in whose plans it holds.
+    /// Project in whose plans it applies.
     pub project: Option<crate::ProjectId>,
-    /// The one plan in which it holds.
+    /// Only plan in which it applies.
     pub plan: Option<PlanId>,
-    /// What its places are filled with: a map of texts.
+    /// Values of its placeholders: a map of texts.
     pub arguments: Value,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
 }
 
 impl Attachment {
-    /// Where it holds.
+    /// Scope in which it applies.
     pub const fn scope(&self) -> ValidationScope {
         match (self.plan, self.project) {
             (Some(_), _) => ValidationScope::Plan,
@@ -97,35 +98,36 @@ impl Attachment {
     }
 }
 
-/// What a validation found about one state of a plan's sandbox.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Result of a validation for one state of a plan's sandbox.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ValidationResult {
-    /// The name of the validation, or the criterion.
+    /// Name of the validation, or the criterion.
     pub validation: String,
-    /// Whether it stands in the way of applying.
+    /// Whether a failure blocks applying.
     pub mode: ValidationMode,
-    /// What tied it to the resource.
+    /// Attachment to the resource.
     pub attachment_id: Option<AttachmentId>,
-    /// The resource.
+    /// Name of the resource.
     pub resource: Option<String>,
-    /// Where it holds.
+    /// Scope in which it applies.
     pub scope: ValidationScope,
-    /// The project or plan in which it holds.
+    /// Project or plan in which it applies.
     pub scope_target: Option<String>,
-    /// The hash of the definition and of the arguments.
+    /// Hash of the definition and of the arguments.
     pub definition_hash: String,
-    /// Whether all is well.
+    /// Whether it passed.
     pub passed: bool,
-    /// What it says.
+    /// Message of the validation.
     pub message: String,
-    /// What it measured.
+    /// Measured data.
     pub data: Option<Value>,
-    /// All that it printed, as stored content.
+    /// Complete output, as stored content.
+    #[schemars(with = "Option<String>")]
     pub output: Option<ContentHash>,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// Which try it was, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u64,
-    /// How long the history of the sandbox was: a later change makes the result worthless.
+    /// Length of the sandbox history when it ran: a later change invalidates the result.
     pub position: u64,
 }

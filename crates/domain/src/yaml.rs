@@ -1,32 +1,31 @@
-//! Reading the YAML files of users: every complaint names line, column and the word that was
-//! probably meant, and `${NAME}` is replaced in values.
+//! Parses the YAML files of users: every error gives line, column and the most similar valid word, and `${NAME}` is
+//! replaced in values.
 //!
-//! What the fields of a file are is told by its reader, as a type that serde derives; it denies
-//! unknown fields. Variables are replaced after parsing, so that what one holds can never be taken for
-//! a part of the file.
+//! The caller defines the fields of a file as a serde type that denies unknown fields. Variables are replaced after
+//! parsing, so that the value of a variable can never become part of the file's structure.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use crate::nearest;
+use crate::{Hint, hint, nearest};
 
-/// What is wrong with a file, and where.
+/// Error in a file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
     /// Line and column, from 1.
     pub place: Option<(u64, u64)>,
-    /// The word that was probably meant.
+    /// Most similar valid word.
     pub nearest: Option<String>,
-    /// What to do about it, where more can be said than that.
-    pub fix: Option<String>,
+    /// Suggested fix, where it goes beyond that word.
+    pub fix: Option<Hint>,
 }
 
 impl Fault {
-    /// Something wrong with the file as a whole.
+    /// Creates an error about the file as a whole.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -36,7 +35,7 @@ impl Fault {
         }
     }
 
-    /// Something wrong at a place in the file.
+    /// Creates an error at a position in the file.
     pub fn at<T>(place: &Spanned<T>, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -46,20 +45,27 @@ impl Fault {
         }
     }
 
+    /// Sets line and column, from 1.
+    #[must_use]
+    pub const fn placed(mut self, place: (u64, u64)) -> Self {
+        self.place = Some(place);
+        self
+    }
+
     /// The same with what to do about it.
     #[must_use]
-    pub fn fixed_by(mut self, fix: impl Into<String>) -> Self {
+    pub fn fixed_by(mut self, fix: impl Into<Hint>) -> Self {
         self.fix = Some(fix.into());
         self
     }
 }
 
-/// Reads a value from YAML.
+/// Parses YAML.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     read_with(text, serde_saphyr::Options::default())
 }
 
-/// The same, with limits of one's own on what the file may hold.
+/// Parses YAML with the caller's limits on the file.
 pub fn read_with<T: DeserializeOwned>(
     text: &str,
     options: serde_saphyr::Options,
@@ -67,12 +73,12 @@ pub fn read_with<T: DeserializeOwned>(
     serde_saphyr::from_str_with_options(text, options).map_err(|error| fault(&error))
 }
 
-/// What the parser complains about, in our words.
+/// Converts a parser error.
 fn fault(error: &serde_saphyr::Error) -> Fault {
     let error = error.without_snippet();
     let place = error.location();
     let text = error.to_string();
-    // The place is told apart from the message.
+    // The position is reported separately from the message.
     let mut message = text
         .lines()
         .next()
@@ -97,21 +103,21 @@ fn fault(error: &serde_saphyr::Error) -> Fault {
     }
 }
 
-/// What the parser calls things, what people call them, and what to do.
+/// Terms of the parser, their plain equivalents, and the fixes.
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "multiple YAML documents",
         "a second document begins here",
-        "put it into a file of its own",
+        "move it to a separate file",
     ),
     (
         "budget breached: Depth",
-        "values stand in each other too deep",
+        "values are nested too deeply",
         "use fewer levels",
     ),
     (
         "budget breached",
-        "the file unfolds to more than can be read",
+        "the file is too large after expanding aliases",
         "write less, and use fewer aliases",
     ),
     (
@@ -131,8 +137,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A complaint of the parser in our words, with the word that was meant and what to do.
-fn reworded(message: &str) -> (String, Option<String>, Option<String>) {
+/// A parser message in plain words, with the most similar valid word and a fix.
+fn reworded(message: &str) -> (String, Option<String>, Option<Hint>) {
     for (kind, told) in [
         ("field", "there is no field"),
         ("variant", "there is no value"),
@@ -149,7 +155,7 @@ fn reworded(message: &str) -> (String, Option<String>, Option<String>) {
             let nearest = nearest::best(word, known.iter().copied());
             let fix = nearest
                 .is_none()
-                .then(|| format!("it can be: {}", known.join(", ")));
+                .then(|| hint!("it can be: {}", known.join(", ")));
             return (format!("{told} `{word}`"), nearest, fix);
         }
     }
@@ -158,31 +164,27 @@ fn reworded(message: &str) -> (String, Option<String>, Option<String>) {
         .nth(1)
         .and_then(|rest| rest.split('`').next())
     {
-        let fix = format!("add `{field}: …`");
+        let fix = hint!("add `{}: …`", field);
         return (format!("the field `{field}` is missing"), None, Some(fix));
     }
     if let Some((_, rest)) = message.split_once("duplicate field `") {
         let field = rest.split('`').next().unwrap_or(rest);
-        let fix = "leave one of them out".to_owned();
-        let told = format!("the field `{field}` stands here twice, under two of its names");
+        let fix = "leave one of them out".into();
+        let told = format!("the field `{field}` occurs twice, under two of its names");
         return (told, None, Some(fix));
     }
     if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
         let field = rest.split(", set ").next().unwrap_or(rest);
-        let fix = "leave one of them out".to_owned();
-        return (
-            format!("the field `{field}` stands here twice"),
-            None,
-            Some(fix),
-        );
+        let fix = "leave one of them out".into();
+        return (format!("the field `{field}` occurs twice"), None, Some(fix));
     }
     match WORDS.iter().find(|(theirs, ..)| message.contains(theirs)) {
-        Some((_, told, fix)) => ((*told).to_owned(), None, Some((*fix).to_owned())),
+        Some((_, told, fix)) => ((*told).to_owned(), None, Some((*fix).into())),
         None => (message.to_owned(), None, None),
     }
 }
 
-/// Refuses a format version that this program does not know.
+/// Refuses an unknown format version.
 pub fn check_version(version: Option<&Spanned<Value>>) -> Result<(), Fault> {
     let Some(version) = version else {
         return Ok(());
@@ -198,7 +200,7 @@ pub fn check_version(version: Option<&Spanned<Value>>) -> Result<(), Fault> {
     Err(Fault::at(version, message).fixed_by("write `version: \"3.0\"`, or leave it out"))
 }
 
-/// Adds the other names of fields to the JSON schema of a map, which knows only the first of each.
+/// Adds the aliases of fields to the JSON schema of a map, which contains only the first name of each.
 pub fn add_aliases(schema: &mut serde_json::Map<String, Value>, aliases: &[(&str, &[&str])]) {
     for (name, others) in aliases {
         if let Some(Value::Object(properties)) = schema.get_mut("properties")
@@ -214,7 +216,7 @@ pub fn add_aliases(schema: &mut serde_json::Map<String, Value>, aliases: &[(&str
         let count = required.len();
         required.retain(|field| field != name);
         if required.len() < count {
-            // Under any of its names.
+            // Required under any of its names.
             let names = std::iter::once(name).chain(*others);
             let any: Vec<Value> = names
                 .map(|name| serde_json::json!({"required": [name]}))
@@ -229,14 +231,14 @@ pub fn add_aliases(schema: &mut serde_json::Map<String, Value>, aliases: &[(&str
     }
 }
 
-/// Gives the value of a variable.
+/// Returns the value of a variable.
 pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
-/// Puts the values of variables into texts.
+/// Replaces variables in texts.
 pub struct Expand<'e> {
-    /// The whole file, to find the place of a variable in it.
+    /// The complete file, to find the position of a variable.
     pub text: &'e str,
-    /// The variables there are.
+    /// Available variables.
     pub variables: Variables<'e>,
 }
 
@@ -268,8 +270,8 @@ impl Expand<'_> {
         Ok(())
     }
 
-    /// The same in every text of a JSON value. A text that is nothing but a variable becomes the
-    /// boolean or number that it holds.
+    /// Replaces variables in every text of a JSON value. A text that consists only of a variable becomes the boolean or
+    /// number that the variable contains.
     pub fn value(&self, value: &mut Value) -> Result<(), Fault> {
         match value {
             Value::String(text) => {
@@ -300,14 +302,15 @@ impl Expand<'_> {
             message: format!("the variable `{variable}` is not set"),
             place,
             nearest: None,
-            fix: Some(format!(
-                "set it, or give a default: `${{{variable}:default}}`"
+            fix: Some(hint!(
+                "set it, or give a default: `{}`",
+                format!("${{{variable}:default}}")
             )),
         }
     }
 }
 
-/// The boolean or number that a text stands for.
+/// The boolean or number that a text represents.
 fn native(text: &str) -> Option<Value> {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Bool(_) | Value::Number(_))) => Some(value),
@@ -357,7 +360,7 @@ mod tests {
         for (text, message, fix) in [
             (
                 "name: a\nname: b\n",
-                "the field `name` stands here twice",
+                "the field `name` occurs twice",
                 "leave one of them out",
             ),
             (
@@ -373,17 +376,18 @@ mod tests {
             (
                 "name: a\n---\nname: b\n",
                 "a second document begins here",
-                "put it into a file of its own",
+                "move it to a separate file",
             ),
         ] {
             let fault = wrong(text);
             assert_eq!(
-                (fault.message.as_str(), fault.fix.as_deref()),
-                (message, Some(fix))
+                (fault.message.as_str(), fault.fix),
+                (message, Some(fix.into()))
             );
         }
         let fault = wrong("name: a\nzzzzzzzzz: b\n");
-        assert_eq!(fault.fix.as_deref(), Some("it can be: name, color"));
+        let fix = fault.fix.map(|fix| fix.neutral());
+        assert_eq!(fix.as_deref(), Some("it can be: name, color"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! A client for the official conformance suite: connects to the address that the suite gives, signs
-//! in when asked to, and calls every tool it finds. `scripts/mcp-conformance` runs it.
+//! in when required, and calls every tool it finds. `scripts/mcp-conformance` runs it.
 
 #[path = "../tests/mcp/support.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
@@ -16,7 +16,7 @@ use reqwest::Url;
 use serde_json::{Map, Value, json};
 use support::Desk;
 
-/// The document about clients that the suite knows.
+/// URL of the client metadata document that the suite accepts.
 const METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
 #[expect(clippy::print_stderr, reason = "the suite shows it")]
@@ -67,7 +67,7 @@ fn run(url: &str) -> Result<(), McpError> {
     Ok(())
 }
 
-/// Does something, and signs in when that is asked for, a few times at most.
+/// Runs an action, and signs in when that is required, a few times at most.
 fn signing_in(
     servers: &Servers,
     mut action: impl FnMut() -> Result<(), McpError>,
@@ -81,14 +81,14 @@ fn signing_in(
     action()
 }
 
-/// What to call: what the suite says, or every tool there is.
+/// The calls to make: those that the suite specifies, or every tool.
 fn calls(desk: &Desk) -> Vec<(String, Value)> {
     let tools = desk.gate.registry().list();
     let tools = tools.filter(|tool| tool.source == Source::Mcp && tool.name.namespace() != "mcp");
     let all: Vec<_> = tools
         .map(|tool| (tool.name.clone(), sample(&tool.input_schema)))
         .collect();
-    // One tool of the suite wants to see the schema of another as we understood it.
+    // One tool of the suite expects the schema of another tool as this client received it.
     if let [(first, _), (echo, _)] = all.as_slice()
         && echo.short() == "json_schema_echo"
         && let Ok(focal) = desk.gate.registry().get(&first.to_string())
@@ -108,7 +108,7 @@ fn calls(desk: &Desk) -> Vec<(String, Value)> {
             let raw = one.get("name")?.as_str()?;
             let mut arguments = one.get("arguments").cloned().unwrap_or_else(|| json!({}));
             if let Value::Object(fields) = &mut arguments {
-                // Nothing is said by leaving it out; our gate takes `null` for a value.
+                // Leave optional arguments out; the gate treats `null` as a value.
                 fields.retain(|_, value| !value.is_null());
             }
             Some((format!("suite/{raw}"), arguments))
@@ -116,7 +116,7 @@ fn calls(desk: &Desk) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// What the suite wants us to know.
+/// Context that the suite passes to the client.
 fn context() -> Value {
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
     serde_json::from_str(&context).unwrap_or_default()
@@ -133,7 +133,7 @@ fn definition(url: &str) -> ServerDefinition {
     let text = |name: &str| context.get(name).and_then(Value::as_str).map(str::to_owned);
     let oauth = OAuth {
         client_id: text("client_id"),
-        client_secret: text("client_secret").map(cleveragents_mcp::Hidden::new),
+        client_secret: text("client_secret").map(cleveragents_mcp::HiddenText::new),
         client_metadata_url: Some(METADATA.to_owned()),
         ..OAuth::default()
     };
@@ -141,7 +141,7 @@ fn definition(url: &str) -> ServerDefinition {
     definition
 }
 
-/// Does what a person with a browser does: visits the address and goes where it is sent.
+/// Simulates a user with a browser: visits the address and follows redirects.
 fn visit(url: &Url) {
     let url = url.clone();
     std::thread::spawn(move || {
@@ -162,7 +162,7 @@ fn visit(url: &Url) {
     });
 }
 
-/// Arguments that fit a schema.
+/// Arguments that match a schema.
 fn sample(schema: &Value) -> Value {
     let properties = schema.get("properties").and_then(Value::as_object);
     let fields = properties.into_iter().flatten().map(|(name, schema)| {

@@ -1,4 +1,4 @@
-//! Asking a server something from a thread that waits: [`Server::ask`] and who may ask.
+//! Synchronous requests to a server: [`Server::ask`], and the [`Asker`] that makes them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use crate::error::McpError;
 use crate::link::Link;
 use crate::server::Server;
 
-/// How often a waiting caller looks whether it is cancelled.
-const GLANCE: Duration = Duration::from_millis(10);
+/// Poll interval at which a waiting caller checks for cancellation.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Why a request was given up.
+/// Why a request was abandoned.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum GivenUp {
-    /// The caller does not want it any more.
+pub(crate) enum AskError {
+    /// The caller cancelled it.
     Cancelled,
-    /// The time is over.
+    /// The time limit expired.
     TimedOut,
-    /// The server could not do it.
+    /// The server failed.
     Failed(McpError),
 }
 
-impl From<McpError> for GivenUp {
+impl From<McpError> for AskError {
     fn from(error: McpError) -> Self {
         Self::Failed(error)
     }
@@ -34,48 +34,48 @@ impl From<McpError> for GivenUp {
 
 /// A caller of a server, as [`Server::ask`] needs it.
 pub(crate) trait Asker {
-    /// How long the answer may take from now on.
+    /// Remaining time for the answer.
     fn time_left(&self) -> Duration;
-    /// Whether the answer is not wanted any more.
+    /// Whether the caller cancelled the request.
     fn is_cancelled(&self) -> bool;
-    /// The folders of the sandbox.
+    /// Directories of the sandbox.
     fn folders(&self) -> WorkspaceFolders;
-    /// Takes in a message for the log.
+    /// Receives a log message.
     fn note(&mut self, text: &str);
-    /// Answers a question for a person.
+    /// Answers a question for the user.
     fn elicit(&mut self, question: &rmcp::model::ElicitRequestParams) -> rmcp::model::ElicitResult;
 }
 
-/// Why a request was not answered.
-pub(crate) enum Refused {
-    /// We did not even ask.
+/// Cause of a failed request.
+pub(crate) enum RequestError {
+    /// The request was not sent.
     Here(McpError),
     /// The server or the connection failed.
     There(ServiceError),
 }
 
-impl From<ServiceError> for Refused {
+impl From<ServiceError> for RequestError {
     fn from(error: ServiceError) -> Self {
         Self::There(error)
     }
 }
 
 impl Server {
-    /// Asks the server something and waits for the answer on this thread, which answers the
-    /// questions that come meanwhile. `request` is made on the connection.
+    /// Sends a request and waits for the answer on this thread, which also answers the questions
+    /// that arrive meanwhile. `request` is called with the connection.
     pub(crate) fn ask<T, F, R>(
         self: &Arc<Self>,
         asker: &mut dyn Asker,
         request: F,
-    ) -> Result<T, GivenUp>
+    ) -> Result<T, AskError>
     where
         T: Send + 'static,
         F: FnOnce(Arc<Self>, Arc<Link>) -> R + Send + 'static,
-        R: Future<Output = Result<T, Refused>> + Send,
+        R: Future<Output = Result<T, RequestError>> + Send,
     {
         let folders = asker.folders();
         let roots = folders.roots.clone();
-        // Before the connection: a server may ask for the roots while it begins.
+        // Register before connecting: a server may ask for the roots while it starts.
         let mut waiting = self.callers.add(roots.clone());
         let (in_flight, attempt) = self.enter(folders)?;
         let Some(engine) = self.shared.engine.upgrade() else {
@@ -90,18 +90,18 @@ impl Server {
                 Err(error) => Err(error),
                 Ok(link) => {
                     if this.definition.transport() != Transport::Stdio {
-                        this.callers.tell_roots(&link, &roots).await;
+                        this.callers.notify_roots(&link, &roots).await;
                     }
                     match request(Arc::clone(&this), Arc::clone(&link)).await {
                         Ok(value) => Ok(value),
-                        Err(Refused::Here(error)) => Err(error),
-                        Err(Refused::There(error)) => Err(link.failed(error).await),
+                        Err(RequestError::Here(error)) => Err(error),
+                        Err(RequestError::There(error)) => Err(link.failed(error).await),
                     }
                 }
             };
             *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
             drop(in_flight);
-            // A caller that is gone needs no word.
+            // A caller that is gone needs no notification.
             let _unless_gone = teller.send(Event::Done);
         };
         let task = self
@@ -109,12 +109,12 @@ impl Server {
             .tracker
             .spawn_on(CALLER.scope(waiting.number, work), &self.shared.runtime);
         loop {
-            // Looked at first: what it said before it ended is there by then.
+            // Checked first: everything the task sent before it ended has arrived by then.
             let is_over = task.is_finished();
-            match engine.wait(waiting.next(asker.time_left().min(GLANCE))) {
+            match engine.wait(waiting.next(asker.time_left().min(POLL_INTERVAL))) {
                 Some(Event::Note(text)) => asker.note(&self.secrets().hide(&text)),
                 Some(Event::Elicit(question, reply)) => {
-                    // A server that has gone away needs no answer.
+                    // A server that is gone needs no answer.
                     let _unless_gone = reply.send(asker.elicit(&question));
                 }
                 Some(Event::Done) => break,
@@ -122,13 +122,13 @@ impl Server {
                 None => {}
             }
             let given_up = if asker.is_cancelled() {
-                GivenUp::Cancelled
+                AskError::Cancelled
             } else if asker.time_left().is_zero() {
-                GivenUp::TimedOut
+                AskError::TimedOut
             } else {
                 continue;
             };
-            // Dropping a request tells the server that it is cancelled.
+            // Dropping a request notifies the server of the cancellation.
             task.abort();
             return Err(given_up);
         }

@@ -1,8 +1,8 @@
-//! [`Callers`]: who waits for a server at this moment, and how what the server says meanwhile reaches
-//! them: questions for a person, progress and log messages.
+//! [`Callers`]: the callers that currently wait for a server, and the delivery of what the server sends meanwhile:
+//! questions for the user, progress and log messages.
 //!
-//! A tool runs on a thread of its own and owns what a person is asked through, so questions travel to
-//! that thread and back. A question that comes while nobody waits is declined.
+//! A tool runs on a thread of its own and owns the approver that asks the user, so questions are passed to that thread
+//! and back. A question that arrives while no caller waits is declined.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,23 +13,23 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::link::Link;
 
-/// So many messages may wait for a caller; further ones are dropped.
-const MOST_NOTES: usize = 256;
-/// The longest message that is passed on.
-const LONGEST_NOTE: usize = 1024;
+/// Maximum number of queued messages per caller; further ones are dropped.
+const MAX_NOTES: usize = 256;
+/// Maximum length of a forwarded message.
+const MAX_NOTE_LENGTH: usize = 1024;
 
-/// Something for a caller.
+/// An event for a caller.
 pub(crate) enum Event {
     /// Its request is answered.
     Done,
-    /// A question for a person.
+    /// A question for the user.
     Elicit(Box<ElicitRequestParams>, oneshot::Sender<ElicitResult>),
-    /// Something for the log.
+    /// A log message.
     Note(String),
 }
 
 tokio::task_local! {
-    /// The caller for whom a task works.
+    /// Id of the caller for which a task works.
     pub(crate) static CALLER: u64;
 }
 
@@ -40,16 +40,16 @@ struct Caller {
     roots: Vec<PathBuf>,
 }
 
-/// Who waits for a server.
+/// The callers that wait for a server.
 #[derive(Default)]
 pub(crate) struct Callers {
     list: Mutex<Vec<Caller>>,
     next: AtomicU64,
-    /// The roots that the server was told last, if it asked at all.
-    told: Mutex<Option<Vec<PathBuf>>>,
+    /// The roots that the server received last; `None` if it never asked.
+    sent_roots: Mutex<Option<Vec<PathBuf>>>,
 }
 
-/// A caller's place among the others, until it is dropped.
+/// Registration of a caller, removed when it is dropped.
 pub(crate) struct Waiting {
     callers: Arc<Callers>,
     pub(crate) number: u64,
@@ -63,7 +63,7 @@ impl Callers {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a caller whose sandbox has these folders.
+    /// Adds a caller whose sandbox has these directories.
     pub(crate) fn add(self: &Arc<Self>, roots: Vec<PathBuf>) -> Waiting {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (teller, events) = mpsc::unbounded_channel();
@@ -83,27 +83,33 @@ impl Callers {
         }
     }
 
-    /// The folders of the sandbox of whoever came last. It is what the server is told.
+    /// Sandbox directories of the caller that came last, which are reported to the server.
     pub(crate) fn roots(&self) -> Vec<PathBuf> {
         let roots = self.lock().last().map(|caller| caller.roots.clone());
         let roots = roots.unwrap_or_default();
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(roots.clone());
+        *self
+            .sent_roots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(roots.clone());
         roots
     }
 
-    /// Tells a server that has asked for the roots before that they are others now.
-    pub(crate) async fn tell_roots(&self, link: &Link, roots: &[PathBuf]) {
+    /// Notifies a server that has asked for the roots before when they change.
+    pub(crate) async fn notify_roots(&self, link: &Link, roots: &[PathBuf]) {
         let has_changed = {
-            let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.as_ref().is_some_and(|told| told != roots)
+            let sent = self
+                .sent_roots
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            sent.as_ref().is_some_and(|sent| sent != roots)
         };
         if has_changed {
-            // What is wrong with the connection the request itself will show.
+            // The request itself reports a broken connection.
             let _unless_gone = link.service.notify_roots_list_changed().await;
         }
     }
 
-    /// Passes a question on: to the caller this task works for, or whoever waits longest.
+    /// Forwards a question to the caller this task works for, or to the one that waits longest.
     pub(crate) fn ask(
         &self,
         question: ElicitRequestParams,
@@ -122,13 +128,13 @@ impl Callers {
         Some(answered)
     }
 
-    /// Tells all callers something for their logs.
+    /// Sends a log message to all callers.
     pub(crate) fn note(&self, text: &str) {
         for caller in self.lock().iter() {
-            if caller.notes.load(Ordering::Relaxed) < MOST_NOTES {
+            if caller.notes.load(Ordering::Relaxed) < MAX_NOTES {
                 caller.notes.fetch_add(1, Ordering::Relaxed);
-                let text = text.chars().take(LONGEST_NOTE).collect();
-                // A caller that is gone needs no word.
+                let text = text.chars().take(MAX_NOTE_LENGTH).collect();
+                // A caller that is gone needs no notification.
                 let _unless_gone = caller.events.send(Event::Note(text));
             }
         }
@@ -136,7 +142,7 @@ impl Callers {
 }
 
 impl Waiting {
-    /// The next event, unless none comes in time.
+    /// Returns the next event; `None` when none arrives in time.
     pub(crate) async fn next(&mut self, time: std::time::Duration) -> Option<Event> {
         let event = tokio::time::timeout(time, self.events.recv())
             .await

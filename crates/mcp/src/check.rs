@@ -1,21 +1,21 @@
-//! The rules that a definition must keep.
+//! Validation rules of server definitions.
 
 use cleveragents_domain::Name;
 
 use crate::definition::{ServerDefinition, Transport};
 use crate::error::McpError;
 
-/// No time of a definition may be longer.
-const LONGEST_SECONDS: f64 = 24.0 * 60.0 * 60.0;
+/// Maximum of any duration in a definition, in seconds.
+const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
-/// A rule that a definition breaks: the field, what is wrong, and what to do.
+/// A broken rule: the field, the problem, and the fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// The field.
+    /// Name of the field.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub message: String,
-    /// What to do.
+    /// Suggested fix.
     pub fix: String,
 }
 
@@ -30,7 +30,7 @@ impl Broken {
 }
 
 impl ServerDefinition {
-    /// Takes `local/` off the name and refuses what cannot be.
+    /// Removes `local/` from the name and refuses invalid definitions.
     pub fn checked(mut self) -> Result<Self, Broken> {
         if let Some(short) = self.name.strip_prefix("local/") {
             self.name = short.to_owned();
@@ -43,8 +43,8 @@ impl ServerDefinition {
             if known.read_only == Some(true) && known.writes == Some(true) {
                 return Err(Broken::new(
                     "overrides",
-                    format!("`{tool}` is said to be read-only and to write"),
-                    "leave out one of `read_only` and `writes`",
+                    format!("`{tool}` is declared both read-only and writing"),
+                    "remove one of `read_only` and `writes`",
                 ));
             }
         }
@@ -93,8 +93,8 @@ impl ServerDefinition {
         if is_program != (self.transport() == Transport::Stdio) {
             return Err(Broken::new(
                 "transport",
-                "the `transport` does not fit the rest",
-                "leave it out: `command` means `stdio`, `url` means `streamable-http`",
+                "the `transport` contradicts the other fields",
+                "remove it: `command` implies `stdio`, `url` implies `streamable-http`",
             ));
         }
         let foreign: &[(&'static str, bool)] = if is_program {
@@ -115,8 +115,8 @@ impl ServerDefinition {
         match foreign.iter().find(|(_, is_there)| *is_there) {
             Some((field, _)) => Err(Broken::new(
                 field,
-                format!("`{field}` means nothing to a server of this kind"),
-                "leave it out",
+                format!("`{field}` has no effect for a server of this kind"),
+                "remove it",
             )),
             None => Ok(()),
         }
@@ -139,7 +139,7 @@ impl ServerDefinition {
                     return Err(Broken::new(
                         field,
                         format!("`{path}` is not an absolute path"),
-                        "write a path that begins with `/` or `~/`, without `..`",
+                        "write a path that starts with `/` or `~/`, without `..`",
                     ));
                 }
             }
@@ -160,20 +160,20 @@ impl ServerDefinition {
             .into_iter()
             .chain(overridden.map(|seconds| ("overrides", seconds)));
         for (field, seconds) in all {
-            if !(seconds > 0.0 && seconds <= LONGEST_SECONDS) {
+            if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
                 return Err(Broken::new(
                     field,
-                    format!("a time of {seconds} seconds is not possible"),
-                    "write a number of seconds above 0 and up to a day",
+                    format!("a time of {seconds} seconds is out of range"),
+                    "write a number of seconds greater than 0 and at most 86400",
                 ));
             }
         }
         let idle = self.idle_timeout_seconds;
-        if !(0.0..=LONGEST_SECONDS).contains(&idle) {
+        if !(0.0..=MAX_SECONDS).contains(&idle) {
             return Err(Broken::new(
                 "idle_timeout_seconds",
-                format!("a time of {idle} seconds is not possible"),
-                "write a number of seconds up to a day, or 0 for never",
+                format!("a time of {idle} seconds is out of range"),
+                "write a number of seconds of at most 86400, or 0 for never",
             ));
         }
         Ok(())
@@ -183,7 +183,7 @@ impl ServerDefinition {
         McpError::Invalid {
             server: self.name.clone(),
             message: broken.message,
-            fix: broken.fix,
+            fix: broken.fix.into(),
         }
     }
 }

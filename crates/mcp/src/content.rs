@@ -1,4 +1,4 @@
-//! From what a server answers to what a tool says.
+//! Converts results of a server to results of a tool.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,10 +8,10 @@ use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use crate::link::bounded;
 use crate::paths::Rewriter;
 
-/// Pictures that models can be shown.
-const PICTURES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
+/// Media types of images that models accept.
+const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Turns a result into an answer.
+/// Converts a result.
 pub(crate) fn answer(
     result: CallToolResult,
     spec: &ToolSpec,
@@ -19,19 +19,19 @@ pub(crate) fn answer(
     call: &mut Call<'_>,
 ) -> Result<Answer, Failure> {
     if result.is_error == Some(true) {
-        let told: Vec<String> = result.content.iter().map(described).collect();
-        let told = rewriter.back(&told.join("\n"));
-        let told = if told.trim().is_empty() {
-            "the tool failed and did not say why".to_owned()
+        let message: Vec<String> = result.content.iter().map(described).collect();
+        let message = rewriter.back(&message.join("\n"));
+        let message = if message.trim().is_empty() {
+            "the tool failed without a message".to_owned()
         } else {
-            bounded(&told)
+            bounded(&message)
         };
-        return Err(Failure::new(told));
+        return Err(Failure::new(message));
     }
     if spec.output_schema.is_some() {
         let Some(mut value) = result.structured_content else {
-            let message = "the tool promised a structured answer and gave none";
-            return Err(Failure::of(FailureKind::BadOutput, message));
+            let message = "the tool declares structured output but returned none";
+            return Err(Failure::with_kind(FailureKind::BadOutput, message));
         };
         rewriter.back_in(&mut value);
         return Ok(Answer {
@@ -40,7 +40,7 @@ pub(crate) fn answer(
         });
     }
     if let [ContentBlock::Image(image)] = result.content.as_slice() {
-        let known = PICTURES.iter().find(|known| **known == image.mime_type);
+        let known = IMAGES.iter().find(|known| **known == image.mime_type);
         if let (Some(known), Ok(bytes)) = (known, STANDARD.decode(&image.data)) {
             call.output.bytes(&bytes);
             return Ok(Answer {
@@ -69,15 +69,15 @@ pub(crate) fn answer(
     Ok(Answer::written())
 }
 
-/// A block of content as text.
+/// A content block as text.
 pub(crate) fn described(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text.clone(),
-        ContentBlock::Image(image) => attachment("picture", &image.mime_type, &image.data),
-        ContentBlock::Audio(audio) => attachment("sound", &audio.mime_type, &audio.data),
+        ContentBlock::Image(image) => attachment("image", &image.mime_type, &image.data),
+        ContentBlock::Audio(audio) => attachment("audio", &audio.mime_type, &audio.data),
         ContentBlock::Resource(embedded) => resource(&embedded.resource),
         ContentBlock::ResourceLink(link) => linked(link),
-        _ => "[content of a kind that is not known]".to_owned(),
+        _ => "[content of an unknown kind]".to_owned(),
     }
 }
 
@@ -96,11 +96,11 @@ pub(crate) fn resource(contents: &ResourceContents) -> String {
             let kind = mime_type.as_deref().unwrap_or("bytes");
             format!("[resource {uri}]\n{}", attachment("file", kind, blob))
         }
-        _ => "[a resource of a kind that is not known]".to_owned(),
+        _ => "[resource of an unknown kind]".to_owned(),
     }
 }
 
-/// A resource that is only named.
+/// A linked resource as text.
 pub(crate) fn linked(link: &Resource) -> String {
     let kind = link.mime_type.as_deref().unwrap_or("unknown kind");
     let about = link.description.as_deref().unwrap_or_default();
@@ -108,8 +108,5 @@ pub(crate) fn linked(link: &Resource) -> String {
 }
 
 fn attachment(what: &str, kind: &str, data: &str) -> String {
-    format!(
-        "[a {what}, {kind}, {} bytes, not shown]",
-        data.len() / 4 * 3
-    )
+    format!("[{what}, {kind}, {} bytes, not shown]", data.len() / 4 * 3)
 }

@@ -1,7 +1,7 @@
-//! [`ServerDefinition`]: what is written down about a server: how it is reached, which of its tools
-//! are wanted, and what we know better than the server does.
+//! [`ServerDefinition`]: how a server is reached, which of its tools are used, and overrides of
+//! what the server declares.
 //!
-//! `${NAME}` stays in the texts as it is; values are put in only when a connection is made
+//! `${NAME}` stays in the texts unchanged; values are inserted only when a connection is made
 //! ([`expand`](crate::expand)). Values of `env` and `headers` are never printed.
 
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How long a server is kept without work.
+/// Default idle time before a server is stopped.
 const IDLE_SECONDS: f64 = 300.0;
-/// How long one request may take.
+/// Default timeout of a request.
 const REQUEST_SECONDS: f64 = 120.0;
-/// How long a server may take to come up. The first start may have to download it.
+/// Default timeout of starting a server. The first start may have to download it.
 const STARTUP_SECONDS: f64 = 60.0;
 
-/// A value that may be a secret or lead to one: it is stored, and never printed.
+/// A value that may be or contain a secret: it is stored and never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Hidden(String);
+pub struct HiddenText(String);
 
-impl Hidden {
-    /// Hides a text.
+impl HiddenText {
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -35,55 +35,55 @@ impl Hidden {
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for HiddenText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[HIDDEN]")
     }
 }
 
-/// How a server is talked to.
+/// Transport to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// Through the standard streams of a program that we start.
+    /// Standard streams of a program that we start.
     Stdio,
-    /// The transport over HTTP of old. Talked to as `streamable-http`.
+    /// The legacy HTTP transport. Treated as `streamable-http`.
     Sse,
     /// Over HTTP.
     #[serde(alias = "http", alias = "streamable_http", alias = "streamableHttp")]
     StreamableHttp,
 }
 
-/// Which version of the protocol is spoken.
+/// Protocol version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Protocol {
-    /// The newest that the server knows too.
+    /// The newest version that the server supports too.
     #[default]
     #[serde(rename = "auto")]
     Auto,
-    /// The one that begins with `initialize`.
+    /// The version that starts with `initialize`.
     #[serde(rename = "2025-11-25")]
     V2025,
-    /// The one without a beginning.
+    /// The version without an initialization handshake.
     #[serde(rename = "2026-07-28")]
     V2026,
 }
 
-/// Which tools of a server are wanted, by patterns with `*` and `?`.
+/// Selection of a server's tools, by patterns with `*` and `?`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFilter {
-    /// Only these; all when it is empty.
+    /// Only these; all when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
-    /// Not these, whatever `include` says.
+    /// Not these, regardless of `include`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
 }
 
 impl ToolFilter {
-    /// Whether a tool is wanted, by what the server calls it.
-    pub fn wants(&self, tool: &str) -> bool {
+    /// Whether a tool is selected, by the server's name for it.
+    pub fn selects(&self, tool: &str) -> bool {
         let any = |patterns: &[String]| {
             patterns
                 .iter()
@@ -93,133 +93,134 @@ impl ToolFilter {
     }
 }
 
-/// What we know of a tool better than its server says.
+/// Overrides of what a server declares about a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolOverride {
-    /// It only looks.
+    /// It only reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// It changes things.
+    /// It makes changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<bool>,
-    /// What it may change, in your own words.
+    /// Description of what it may change, as free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_scope: Option<Vec<String>>,
-    /// Calling it twice does the same as once.
+    /// Repeating a call has no further effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// All it changes lies in the sandbox, so that a checkpoint takes it back.
+    /// All its changes are in the sandbox, so that a checkpoint can roll them back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpointable: Option<bool>,
-    /// A person must agree to each call.
+    /// The user must approve each call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_approval: Option<bool>,
-    /// How long one call may take.
+    /// Timeout of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
 }
 
-/// How we prove to a server over HTTP who we are.
+/// Authentication at a server over HTTP.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
-    /// By signing in through a browser.
+    /// Sign-in through a browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<OAuth>,
 }
 
-/// Signing in through a browser. Everything may be left out: most servers tell it themselves.
+/// Sign-in through a browser. All fields are optional: most servers provide them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OAuth {
-    /// The client's id, for servers at which clients cannot register by themselves.
+    /// Client id, for servers where clients cannot register themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// The client's secret, best as `${NAME}`.
+    /// Client secret, best as `${NAME}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_secret: Option<Hidden>,
-    /// The address of a document that describes this client, for servers that take it for an id.
+    pub client_secret: Option<HiddenText>,
+    /// URL of a document that describes this client, for servers that accept it as an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_metadata_url: Option<String>,
-    /// What to ask for.
+    /// Scopes to request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// The port on this machine that the browser comes back to; any free one when left out.
+    /// Port on this machine that the browser is redirected to. Default: any free port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_port: Option<u16>,
 }
 
-/// A server that speaks the Model Context Protocol.
+/// An MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerDefinition {
-    /// What it is called here: a word in lower case, the namespace of its tools.
+    /// Name: a lower-case word, the namespace of its tools.
     pub name: String,
-    /// What it is for, for people.
+    /// Description for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How it is talked to; told by `command` or `url` when left out.
+    /// Transport. Default: derived from `command` or `url`.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "type")]
     pub transport: Option<Transport>,
-    /// The program that is the server.
+    /// Program that is the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Its arguments.
+    /// Arguments of the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Variables for the program, besides a few of ours such as `PATH` and `HOME`.
+    /// Environment variables of the program, in addition to a few inherited ones such as `PATH` and
+    /// `HOME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, Hidden>,
-    /// The folder it starts in, which it may read. Without it: the sandbox of its calls, else its
+    pub env: BTreeMap<String, HiddenText>,
+    /// Directory it starts in, which it may read. Default: the sandbox of its calls, otherwise its
     /// private home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Files and folders that the program may read besides system folders, toolchains, its private
-    /// home and paths among its arguments: absolute, or beginning with `~/`.
+    /// Files and directories that the program may read in addition to system directories,
+    /// toolchains, its private home and paths among its arguments: absolute, or starting with `~/`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<String>,
-    /// Folders that it may read and write.
+    /// Directories that it may read and write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<String>,
-    /// Credential files and folders, such as `~/.aws`, that it may read. No folder of `read` or
-    /// `write` shows those in it.
+    /// Credential files and directories, such as `~/.aws`, that it may read. No directory of `read`
+    /// or `write` exposes those in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "readable")]
     pub credentials: Vec<String>,
-    /// The address of a server over HTTP.
+    /// URL of a server over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Headers for each request to it.
+    /// Headers of each HTTP request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, Hidden>,
-    /// How we prove who we are.
+    pub headers: BTreeMap<String, HiddenText>,
+    /// Authentication over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Which version of the protocol is spoken.
+    /// Protocol version.
     #[serde(default)]
     pub protocol: Protocol,
-    /// Which of its tools are wanted.
+    /// Selection of its tools.
     #[serde(default)]
     pub tool_filter: ToolFilter,
-    /// What we know of its tools better, by their names or by patterns. The first that fits counts.
+    /// Overrides of its tools, by names or patterns. The first match counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overrides: BTreeMap<String, ToolOverride>,
-    /// Arguments that name files, beside those whose names say so.
+    /// Arguments that contain file paths, in addition to those recognised by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path_arguments: Vec<String>,
-    /// After so long without work the server is stopped; 0 for never.
+    /// Idle time after which the server is stopped; 0 for never.
     #[serde(default = "idle_seconds")]
     pub idle_timeout_seconds: f64,
-    /// How long one request may take.
+    /// Timeout of a request.
     #[serde(default = "request_seconds")]
     pub timeout_seconds: f64,
-    /// How long it may take to come up.
+    /// Timeout of starting it.
     #[serde(default = "startup_seconds")]
     pub startup_timeout_seconds: f64,
-    /// Whether it is started only when it is needed.
+    /// Whether it is started only when needed.
     #[serde(default = "yes")]
     pub lazy_start: bool,
-    /// Whether it is started again after it crashed.
+    /// Whether it is restarted after a crash.
     #[serde(default = "yes")]
     pub auto_restart: bool,
 }
@@ -285,7 +286,7 @@ impl ServerDefinition {
         }
     }
 
-    /// How it is talked to.
+    /// Transport of the server.
     pub fn transport(&self) -> Transport {
         match self.transport {
             Some(transport) => transport,
@@ -294,23 +295,23 @@ impl ServerDefinition {
         }
     }
 
-    /// How long one request may take.
+    /// Timeout of a request.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.timeout_seconds)
     }
 
-    /// How long it may take to come up.
+    /// Timeout of starting it.
     pub fn startup_timeout(&self) -> Duration {
         Duration::from_secs_f64(self.startup_timeout_seconds)
     }
 
-    /// After how long without work it is stopped; `None` for never.
+    /// Idle time after which it is stopped; `None` for never.
     pub fn idle_timeout(&self) -> Option<Duration> {
         (self.idle_timeout_seconds > 0.0)
             .then(|| Duration::from_secs_f64(self.idle_timeout_seconds))
     }
 
-    /// What we know better of a tool, by what the server calls it.
+    /// Overrides of a tool, by the server's name for it.
     pub fn override_for(&self, tool: &str) -> ToolOverride {
         let exact = self.overrides.get(tool);
         let by_pattern = || {

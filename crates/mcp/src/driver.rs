@@ -1,6 +1,6 @@
-//! [`Driver`]: who drives the tasks of the servers. Whoever waits for one does so on its own thread, so
-//! that a call passes no other thread on its way to the server and back; a thread of the driver's own
-//! does while nobody waits.
+//! [`Driver`]: runs the tasks of the servers. A caller that waits for a server runs the runtime on its own thread, so
+//! that a call needs no thread switch on its way to the server and back; a thread of the driver does so while no caller
+//! waits.
 
 use std::future::Future;
 use std::io;
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 
-/// So long after the last call the thread stays away: the next call often follows at once, and would
-/// have to wait for it to leave.
+/// Time after the last call during which the driver thread stays idle: the next call often follows at once, and would
+/// have to wait for the thread to yield.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// The runtime of the servers, and the thread that drives it while nobody else does.
+/// The runtime of the servers, and the thread that runs it while no caller does.
 pub(crate) struct Driver {
     engine: Arc<Engine>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is driven. Callers hold it while they wait.
+/// The runtime with its state. Callers hold it while they wait.
 pub(crate) struct Engine {
     runtime: Runtime,
     state: Mutex<State>,
@@ -71,12 +71,12 @@ impl Drop for Driver {
 }
 
 impl Engine {
-    /// For spawning.
+    /// Handle for spawning tasks.
     pub(crate) fn handle(&self) -> &Handle {
         self.runtime.handle()
     }
 
-    /// Waits for something, and drives everything meanwhile.
+    /// Waits for a future and runs all tasks meanwhile.
     pub(crate) fn wait<T>(&self, until: impl Future<Output = T>) -> T {
         self.state().waiting += 1;
         self.leave.notify_one();
@@ -87,7 +87,7 @@ impl Engine {
         done
     }
 
-    /// Drives while nobody waits, until it is over.
+    /// Runs the tasks while no caller waits, until shutdown.
     fn drive(&self) {
         loop {
             let mut state = self.state();
@@ -124,15 +124,15 @@ mod tests {
     use super::Driver;
 
     #[test]
-    fn tasks_go_on_while_nobody_waits_and_while_several_do() {
+    fn tasks_run_while_no_caller_waits_and_while_several_do() {
         let driver = Driver::new().expect("a runtime");
         let engine = Arc::clone(driver.engine());
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         engine.handle().spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            tell.send(()).expect("the test listens");
+            sender.send(()).expect("the test listens");
         });
-        told.recv().expect("the thread of the driver drove it");
+        receiver.recv().expect("the thread of the driver drove it");
 
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn its_end_ends_the_thread() {
+    fn dropping_the_driver_ends_its_thread() {
         let is_dropped = Arc::new(AtomicBool::new(false));
         let driver = Driver::new().expect("a runtime");
         let guard = Guard(Arc::clone(&is_dropped));

@@ -1,26 +1,26 @@
-//! Questions of servers for a person: a form is asked field by field, an address is shown and never
-//! opened. Without a person everything is declined.
+//! Questions of servers to the user: a form is asked field by field, a URL is shown and never
+//! opened. Without a user everything is declined.
 
-use cleveragents_tools::ports::{Approver, Question, Reply};
+use cleveragents_tools::ports::{Approver, Question, QuestionKind, Reply};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Map, Number, Value};
 
 use crate::link::bounded;
 
-/// A field may be answered so often before we give up.
-const MOST_TRIES: usize = 3;
-/// A form may have so many fields.
-const MOST_FIELDS: usize = 32;
+/// Maximum number of attempts per field.
+const MAX_ATTEMPTS: usize = 3;
+/// Maximum number of fields in a form.
+const MAX_FIELDS: usize = 32;
 
-/// What the person says.
-enum Said {
+/// Answer of the user to one field.
+enum FieldAnswer {
     Value(Value),
     Nothing,
     Declined,
-    NobodyThere,
+    NoUser,
 }
 
-/// Asks a person what a server wants to know.
+/// Asks the user a question of a server.
 pub(crate) fn answer(
     server: &str,
     question: &ElicitRequestParams,
@@ -44,7 +44,7 @@ pub(crate) fn answer(
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
             let text = format!(
-                "The MCP server `{server}` asks you to visit an address. It says: {}\n{}\nOpen it \
+                "The MCP server `{server}` asks you to open a URL. Its message: {}\n{}\nOpen the URL \
                  yourself if you trust it. Have you done what it asks for?",
                 bounded(message),
                 bounded(url)
@@ -70,7 +70,7 @@ fn form(
     let empty = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object);
     let properties = properties.unwrap_or(&empty);
-    if properties.len() > MOST_FIELDS {
+    if properties.len() > MAX_FIELDS {
         return Err(ElicitationAction::Decline);
     }
     let required: Vec<&str> = schema
@@ -79,12 +79,12 @@ fn form(
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
     let head = format!(
-        "The MCP server `{server}` wants to know something. It says: {}",
+        "The MCP server `{server}` requests information. Its message: {}",
         bounded(message)
     );
     if properties.is_empty() {
         let options = ["yes".to_owned(), "no".to_owned()];
-        let text = format!("{head}\nDo you agree?");
+        let text = format!("{head}\nDo you want to answer?");
         return match ask(&text, &options, approver) {
             Ok(text) if is_yes(&text) == Some(true) => Ok(Map::new()),
             Ok(_) | Err(_) => Err(ElicitationAction::Decline),
@@ -93,62 +93,73 @@ fn form(
     let mut content = Map::new();
     for (name, field) in properties {
         let is_required = required.contains(&name.as_str());
-        match one(&head, name, field, is_required, approver) {
-            Said::Value(value) => {
+        match ask_field(&head, name, field, is_required, approver) {
+            FieldAnswer::Value(value) => {
                 content.insert(name.clone(), value);
             }
-            Said::Nothing => {}
-            Said::Declined | Said::NobodyThere => return Err(ElicitationAction::Decline),
+            FieldAnswer::Nothing => {}
+            FieldAnswer::Declined | FieldAnswer::NoUser => return Err(ElicitationAction::Decline),
         }
     }
     Ok(content)
 }
 
-/// Asks for one field until the answer fits.
-fn one(head: &str, name: &str, field: &Value, is_required: bool, approver: &dyn Approver) -> Said {
+/// Asks for one field until the answer is valid.
+fn ask_field(
+    head: &str,
+    name: &str,
+    field: &Value,
+    is_required: bool,
+    approver: &dyn Approver,
+) -> FieldAnswer {
     let title = field.get("title").and_then(Value::as_str).unwrap_or(name);
     let about = field
         .get("description")
         .and_then(Value::as_str)
         .map(|about| format!(" ({})", bounded(about)))
         .unwrap_or_default();
-    let choices = Choices::of(field);
+    let choices = Choices::from_schema(field);
     let mut complaint = String::new();
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let optional = if is_required {
             ""
         } else {
-            " Leave it empty to skip it."
+            " Leave empty to skip."
         };
         let text = format!("{head}\n{}{about}:{optional}{complaint}", bounded(title));
-        let said = match ask(&text, &choices.labels, approver) {
-            Ok(said) => said,
-            Err(said) => return said,
+        let answer = match ask(&text, &choices.labels, approver) {
+            Ok(answer) => answer,
+            Err(answer) => return answer,
         };
-        let said = said.trim();
-        if said.is_empty() {
+        let answer = answer.trim();
+        if answer.is_empty() {
             match field.get("default") {
-                Some(default) => return Said::Value(default.clone()),
-                None if !is_required => return Said::Nothing,
+                Some(default) => return FieldAnswer::Value(default.clone()),
+                None if !is_required => return FieldAnswer::Nothing,
                 None => {
-                    " An answer is needed.".clone_into(&mut complaint);
+                    " An answer is required.".clone_into(&mut complaint);
                     continue;
                 }
             }
         }
-        match choices.value(field, said) {
-            Ok(value) => return Said::Value(value),
+        match choices.value(field, answer) {
+            Ok(value) => return FieldAnswer::Value(value),
             Err(why) => complaint = format!(" {why}"),
         }
     }
-    Said::Declined
+    FieldAnswer::Declined
 }
 
-fn ask(text: &str, options: &[String], approver: &dyn Approver) -> Result<String, Said> {
-    match approver.question(&Question { text, options }) {
+fn ask(text: &str, options: &[String], approver: &dyn Approver) -> Result<String, FieldAnswer> {
+    let kind = QuestionKind::Information;
+    match approver.question(&Question {
+        kind,
+        text,
+        options,
+    }) {
         Reply::Text(text) => Ok(text),
-        Reply::Declined | Reply::NotAsked(_) => Err(Said::Declined),
-        Reply::NobodyThere => Err(Said::NobodyThere),
+        Reply::Declined | Reply::NotAsked(_) => Err(FieldAnswer::Declined),
+        Reply::NoUser => Err(FieldAnswer::NoUser),
     }
 }
 
@@ -160,7 +171,7 @@ fn is_yes(text: &str) -> Option<bool> {
     }
 }
 
-/// The answers to choose from: what is shown, and what is meant.
+/// The selectable answers: displayed texts and their values.
 #[derive(Default)]
 struct Choices {
     labels: Vec<String>,
@@ -168,7 +179,7 @@ struct Choices {
 }
 
 impl Choices {
-    fn of(field: &Value) -> Self {
+    fn from_schema(field: &Value) -> Self {
         if field.get("type").and_then(Value::as_str) == Some("boolean") {
             return Self {
                 labels: vec!["yes".to_owned(), "no".to_owned()],
@@ -204,52 +215,53 @@ impl Choices {
         choices
     }
 
-    fn chosen(&self, said: &str) -> Option<String> {
-        let of = |list: &[String]| list.iter().position(|one| one == said);
+    fn chosen(&self, answer: &str) -> Option<String> {
+        let of = |list: &[String]| list.iter().position(|one| one == answer);
         let at = of(&self.values).or_else(|| of(&self.labels))?;
         self.values.get(at).cloned()
     }
 
-    /// What was said as a value of the field, or what is wrong with it.
-    fn value(&self, field: &Value, said: &str) -> Result<Value, String> {
+    /// Converts an answer to a value of the field, or returns the problem.
+    fn value(&self, field: &Value, answer: &str) -> Result<Value, String> {
         let kind = field
             .get("type")
             .and_then(Value::as_str)
             .unwrap_or("string");
         match kind {
-            "boolean" => is_yes(said)
+            "boolean" => is_yes(answer)
                 .map(Value::Bool)
                 .ok_or_else(|| "Answer yes or no.".to_owned()),
             "integer" => {
-                let number: i64 = said.parse().map_err(|_| "A whole number is needed.")?;
+                let number: i64 = answer.parse().map_err(|_| "Enter an integer.")?;
                 self.within(field, Value::from(number))
             }
             "number" => {
-                let number: f64 = said.parse().map_err(|_| "A number is needed.")?;
-                let number = Number::from_f64(number).ok_or("A number is needed.")?;
+                let number: f64 = answer.parse().map_err(|_| "Enter a number.")?;
+                let number = Number::from_f64(number).ok_or("Enter a number.")?;
                 self.within(field, Value::Number(number))
             }
             "array" => {
-                let chosen: Option<Vec<Value>> = said
+                let chosen: Option<Vec<Value>> = answer
                     .split(',')
                     .map(|one| self.chosen(one.trim()).map(Value::String))
                     .collect();
-                let chosen = chosen.ok_or("Choose among the answers, with commas between.")?;
+                let chosen =
+                    chosen.ok_or("Choose from the listed answers, separated by commas.")?;
                 self.within(field, Value::Array(chosen))
             }
             _ if !self.values.is_empty() => self
-                .chosen(said)
+                .chosen(answer)
                 .map(Value::String)
-                .ok_or_else(|| "Choose one of the answers.".to_owned()),
-            _ => self.within(field, Value::String(said.to_owned())),
+                .ok_or_else(|| "Choose one of the listed answers.".to_owned()),
+            _ => self.within(field, Value::String(answer.to_owned())),
         }
     }
 
-    #[expect(clippy::unused_self, reason = "reads like its neighbours")]
+    #[expect(clippy::unused_self, reason = "same form as the other methods")]
     fn within(&self, field: &Value, value: Value) -> Result<Value, String> {
         match cleveragents_tools::check_value(field, &value) {
             Ok(()) => Ok(value),
-            Err(why) => Err(format!("That does not fit: {}.", bounded(&why))),
+            Err(why) => Err(format!("Invalid answer: {}.", bounded(&why))),
         }
     }
 }

@@ -1,88 +1,88 @@
-//! [`McpError`]: why a server could not do what it was asked for.
+//! [`McpError`]: why an operation of a server failed.
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint, Placeholder, hint, suggest};
 use serde_json::{Value, json};
 
-/// What a server does when it starts, in [`McpError::Timeout`].
-pub(crate) const STARTING: &str = "come up";
+/// The operation name for starting a server, in [`McpError::Timeout`].
+pub(crate) const STARTING: &str = "start";
 
-/// Why a server could not do what it was asked for. Nothing in it is a secret of ours.
+/// An operation of a server failed. Contains none of our secrets.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum McpError {
-    /// There is no server of this name.
-    #[error("there is no MCP server named `{0}`")]
+    /// No server has this name.
+    #[error("MCP server `{0}` does not exist")]
     NotFound(String),
-    /// There is one already.
-    #[error("an MCP server named `{0}` exists already")]
+    /// A server with this name already exists.
+    #[error("MCP server `{0}` already exists")]
     Exists(String),
-    /// Its definition breaks a rule.
+    /// The definition is invalid.
     #[error("the MCP server `{server}` cannot be used: {message}")]
     Invalid {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// What is wrong.
+        /// Description of the problem.
         message: String,
-        /// What to do.
-        fix: String,
+        /// Suggested fix.
+        fix: Hint,
     },
-    /// It does not come up, or went away.
+    /// The server cannot be reached, or the connection was lost.
     #[error("the MCP server `{server}` cannot be reached: {why}")]
     Unreachable {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// What happened.
+        /// Description of the failure.
         why: String,
-        /// The last it wrote to standard error.
+        /// End of its standard error.
         log: String,
     },
-    /// Its program cannot be started, or does not speak the protocol.
+    /// The program cannot be started, or does not implement the protocol.
     #[error(
-        "the MCP server `{server}` cannot be started: {why}. It sees only declared folders ({sees})"
+        "the MCP server `{server}` cannot be started: {why}. It can access only declared folders ({sees})"
     )]
     Startup {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// What happened.
+        /// Description of the failure.
         why: String,
-        /// The last it wrote to standard error.
+        /// End of its standard error.
         log: String,
-        /// The declared paths that it sees.
+        /// Declared paths that are visible to it.
         sees: String,
     },
-    /// It says what the protocol does not allow, or refuses what it offered.
-    #[error("the MCP server `{server}` breaks the protocol: {why}")]
+    /// The server violates the protocol, or rejects a feature it advertised.
+    #[error("the MCP server `{server}` violates the protocol: {why}")]
     Protocol {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// What it did.
+        /// Description of the violation.
         why: String,
     },
-    /// It answered with an error of its own.
-    #[error("the MCP server `{server}` says: {message}")]
+    /// The server returned an error.
+    #[error("the MCP server `{server}` returned an error: {message}")]
     Answered {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// Its words.
+        /// Message of the server.
         message: String,
     },
-    /// It took too long.
+    /// The operation timed out.
     #[error("the MCP server `{server}` did not {what} within {seconds} seconds")]
     Timeout {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// What it was to do.
+        /// Name of the operation.
         what: &'static str,
-        /// How long it had.
+        /// Time limit in seconds.
         seconds: f64,
     },
-    /// It wants to know who we are.
-    #[error("the MCP server `{server}` wants to know who you are: {why}")]
+    /// The server requires a sign-in.
+    #[error("the MCP server `{server}` requires a sign-in: {why}")]
     Authorization {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// What it asks for.
+        /// Description of what it requires.
         why: String,
-        /// Its own words for it, from which a sign-in can begin.
+        /// The server's authentication challenge, used to start a sign-in.
         challenge: Option<String>,
     },
 }
@@ -100,26 +100,29 @@ impl Diagnose for McpError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         Some(match self {
-            Self::NotFound(_) => "run `agents mcp list` to see what there is".to_owned(),
-            Self::Exists(name) => format!("remove it first: `agents mcp remove {name}`"),
+            Self::NotFound(_) => hint!("run {} to list all servers", suggest::mcp_list()),
+            Self::Exists(name) => hint!("remove it first: {}", suggest::mcp_remove(name)),
             Self::Invalid { fix, .. } => fix.clone(),
-            Self::Startup { server, .. } => format!(
-                "if it needs another folder, declare it: `agents mcp add {server} --update --read FOLDER`, or \
-                 --write FOLDER; `agents mcp test {server}` tries it alone"
+            Self::Startup { server, .. } => hint!(
+                "if it needs another folder, declare it: {}, or {}; {} tests it",
+                suggest::mcp_add_read(server, Placeholder("FOLDER")),
+                suggest::mcp_add_write(Placeholder("FOLDER")).only_arguments(),
+                suggest::mcp_test(server)
             ),
-            Self::Timeout { server, what, .. } if *what == STARTING => format!(
-                "`agents mcp show {server} --offline` lists the folders that it sees; \
-                 `agents mcp test {server}` tries it alone"
+            Self::Timeout { server, what, .. } if *what == STARTING => hint!(
+                "{} lists the folders that it can access; {} tests it",
+                suggest::mcp_show_offline(server),
+                suggest::mcp_test(server)
             ),
             Self::Unreachable { server, .. } | Self::Timeout { server, .. } => {
-                format!("try it alone: `agents mcp test {server}`")
+                hint!("test it: {}", suggest::mcp_test(server))
             }
             Self::Protocol { server, .. } | Self::Answered { server, .. } => {
-                format!("`agents mcp test {server}` shows what it says")
+                hint!("{} shows its output", suggest::mcp_test(server))
             }
-            Self::Authorization { server, .. } => format!("run `agents mcp login {server}`"),
+            Self::Authorization { server, .. } => hint!("run {}", suggest::mcp_login(server)),
         })
     }
 

@@ -1,4 +1,5 @@
-//! Puts the values of `${NAME}` into a definition, for one connection. The result is never stored.
+//! Inserts the values of `${NAME}` into a definition, for one connection. The result is never
+//! stored.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,21 +9,21 @@ use reqwest::Url;
 
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
-use crate::view::{Declared, ServerView};
+use crate::view::{DeclaredPaths, ServerView};
 
-/// Gives the value of a variable.
+/// Returns the value of a variable.
 pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// How a server is reached, with everything put in. It has no `Debug`: it holds secrets.
-pub(crate) enum Reached {
-    /// By starting a program.
+/// A resolved definition: how a server is reached. It has no `Debug` because it contains secrets.
+pub(crate) enum ResolvedServer {
+    /// A program to start.
     Program {
         program: String,
         arguments: Vec<String>,
         environment: Vec<(String, String)>,
-        /// Where it starts, when its definition says so.
+        /// Working directory, when the definition sets one.
         folder: Option<PathBuf>,
-        /// What it sees.
+        /// Paths that are visible to it.
         view: ServerView,
     },
     /// Over HTTP.
@@ -32,34 +33,34 @@ pub(crate) enum Reached {
     },
 }
 
-/// The shortest value that is hidden: shorter ones are words that stand anywhere.
-const SHORTEST_SECRET: usize = 6;
+/// Minimum length of a hidden value: shorter ones are words that occur anywhere.
+const MIN_SECRET_LENGTH: usize = 6;
 
-/// Values that must not come back from a server.
+/// Values that must not appear in texts of a server.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<String>);
 
 impl Secrets {
-    /// The values of `env` and `headers`, the longest first.
-    pub(crate) fn of(reached: &Reached) -> Self {
-        let entries = match reached {
-            Reached::Program { environment, .. } => environment,
-            Reached::Http { headers, .. } => headers,
+    /// The values of `env` and `headers`, longest first.
+    pub(crate) fn from_server(resolved: &ResolvedServer) -> Self {
+        let entries = match resolved {
+            ResolvedServer::Program { environment, .. } => environment,
+            ResolvedServer::Http { headers, .. } => headers,
         };
         let values = entries.iter().flat_map(|(_, value)| {
-            // A header is often a word and the secret.
+            // A header often consists of a word and the secret.
             let word = value.rsplit(' ').next().unwrap_or_default();
             [value.clone(), word.to_owned()]
         });
         let mut values: Vec<String> = values
-            .filter(|value| value.len() >= SHORTEST_SECRET)
+            .filter(|value| value.len() >= MIN_SECRET_LENGTH)
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         values.dedup();
         Self(values)
     }
 
-    /// A text without them.
+    /// Replaces them in a text.
     pub(crate) fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| {
             if text.contains(secret.as_str()) {
@@ -71,7 +72,7 @@ impl Secrets {
     }
 }
 
-/// Puts the values of variables into one text.
+/// Inserts the values of variables into one text.
 pub(crate) fn value(
     definition: &ServerDefinition,
     variables: &Variables,
@@ -90,14 +91,14 @@ pub(crate) fn value(
     Ok(text)
 }
 
-/// Puts everything in. `folder` is what a relative `cwd` begins at.
-pub(crate) fn reached(
+/// Resolves a definition. A relative `cwd` is resolved against `folder`.
+pub(crate) fn resolve(
     definition: &ServerDefinition,
     variables: &Variables,
     folder: &std::path::Path,
-) -> Result<Reached, McpError> {
+) -> Result<ResolvedServer, McpError> {
     let value = |text: &str| value(definition, variables, text);
-    let hidden = |entries: &std::collections::BTreeMap<String, crate::Hidden>| {
+    let hidden = |entries: &std::collections::BTreeMap<String, crate::HiddenText>| {
         entries
             .iter()
             .map(|(name, text)| Ok((name.clone(), value(text.expose())?)))
@@ -108,7 +109,7 @@ pub(crate) fn reached(
         let all = |texts: &[String]| -> Result<Vec<String>, McpError> {
             texts.iter().map(|text| value(text)).collect()
         };
-        let declared = Declared {
+        let declared = DeclaredPaths {
             command: value(command)?,
             arguments: all(&definition.args)?,
             cwd: cwd.map(|cwd| folder.join(in_home(&cwd))),
@@ -119,7 +120,7 @@ pub(crate) fn reached(
         let view = declared
             .view()
             .map_err(|broken| definition.invalid(broken))?;
-        return Ok(Reached::Program {
+        return Ok(ResolvedServer::Program {
             program: declared.command,
             arguments: declared.arguments,
             environment: hidden(&definition.env)?,
@@ -128,13 +129,13 @@ pub(crate) fn reached(
         });
     }
     let url = value(definition.url.as_deref().unwrap_or_default())?;
-    Ok(Reached::Http {
+    Ok(ResolvedServer::Http {
         url: safe_url(&definition.name, &url)?,
         headers: hidden(&definition.headers)?,
     })
 }
 
-/// A path, with the home folder in place of `~`.
+/// A path, with the home directory in place of `~`.
 pub(crate) fn in_home(text: &str) -> PathBuf {
     let inside = text
         .strip_prefix("~/")
@@ -145,36 +146,37 @@ pub(crate) fn in_home(text: &str) -> PathBuf {
     }
 }
 
-/// An address to which secrets may be sent: `https`, or this very machine.
+/// Parses a URL to which secrets may be sent: `https`, or this machine.
 pub(crate) fn safe_url(server: &str, text: &str) -> Result<Url, McpError> {
     let wrong = |message: &str, fix: &str| McpError::Invalid {
         server: server.to_owned(),
         message: message.to_owned(),
-        fix: fix.to_owned(),
+        fix: fix.into(),
     };
-    let url = Url::parse(text)
-        .map_err(|error| wrong(&format!("its `url` is none: {error}"), "write `https://…`"))?;
+    let url = Url::parse(text).map_err(|error| {
+        wrong(
+            &format!("its `url` is invalid: {error}"),
+            "write `https://…`",
+        )
+    })?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(wrong(
-            "its `url` holds a password",
-            "put it into `headers`, as `${NAME}`",
+            "its `url` contains a password",
+            "move it to `headers`, as `${NAME}`",
         ));
     }
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_this_machine(&url) => Ok(url),
         "http" => Err(wrong(
-            "its `url` is not encrypted and leads to another machine",
+            "its `url` is not encrypted and points to another machine",
             "use `https://…`",
         )),
-        _ => Err(wrong(
-            "its `url` is not one of the web",
-            "write `https://…`",
-        )),
+        _ => Err(wrong("its `url` is not an HTTP URL", "write `https://…`")),
     }
 }
 
-/// Whether an address is on this machine.
+/// Whether a URL is on this machine.
 pub(crate) fn is_this_machine(url: &Url) -> bool {
     let Some(host) = url.host_str() else {
         return false;

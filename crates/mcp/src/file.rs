@@ -1,54 +1,20 @@
-//! Reading definitions from our own YAML, or the same as JSON. Every complaint names file, line and column, and what to do.
+//! Parses definitions from YAML, or the same as JSON. Every error gives file, line, column and a fix.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cleveragents_domain::yaml::{self, Fault};
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{
+    DefinitionFault, DefinitionFileError, DefinitionKind, Placeholder, hint, suggest,
+};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use crate::check::Broken;
 use crate::definition::ServerDefinition;
 
-/// The longest file that is read.
-const LONGEST_FILE: usize = 1 << 20;
-
-/// What is wrong with a file of servers.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{line}:{column}: {message}", .file.display())]
-pub struct FileError {
-    /// The file.
-    pub file: PathBuf,
-    /// The line, from 1.
-    pub line: u64,
-    /// The column, from 1.
-    pub column: u64,
-    /// What is wrong.
-    pub message: String,
-    /// What to do about it.
-    pub fix: String,
-    /// Whether it cannot be read, or says what cannot be.
-    code: Code,
-}
-
-impl Diagnose for FileError {
-    fn code(&self) -> Code {
-        self.code
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(self.fix.clone())
-    }
-
-    fn details(&self) -> Value {
-        json!({
-            "file": self.file.display().to_string(),
-            "line": self.line,
-            "column": self.column,
-        })
-    }
-}
+/// Maximum size of a file.
+const MAX_FILE_SIZE: usize = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,14 +32,14 @@ struct Header {
 
 /// Reads servers from our YAML, or from the same as JSON: one at the top of the file, or a list
 /// under `mcp_servers`.
-pub fn read(text: &str, file: &Path) -> Result<Vec<ServerDefinition>, FileError> {
-    let complain = |fault: Fault| complaint(file, fault, Code::MalformedMcp);
+pub fn read(text: &str, file: &Path) -> Result<Vec<ServerDefinition>, DefinitionFileError> {
+    let complain = |fault: Fault| malformed(fault, file, text);
     check_length(text).map_err(complain)?;
     let probe: Value = yaml::read(text).map_err(complain)?;
     let Some(top) = probe.as_object() else {
         return Err(complain(
-            Fault::new("the file does not hold a map with `name`, and `command` or `url`")
-                .fixed_by("write `name: …` and `command: …`, one a line"),
+            Fault::new("the file does not contain a map with `name`, and `command` or `url`")
+                .fixed_by("write `name: …` and `command: …`, each on its own line"),
         ));
     };
     let servers = if top.contains_key("mcp_servers") {
@@ -83,8 +49,10 @@ pub fn read(text: &str, file: &Path) -> Result<Vec<ServerDefinition>, FileError>
         several.mcp_servers
     } else if top.contains_key("mcpServers") || top.contains_key("servers") {
         return Err(complain(
-            Fault::new("this is the file of another program")
-                .fixed_by("import it: `agents mcp import FILE`"),
+            Fault::new("this is the file of another program").fixed_by(hint!(
+                "import it: {}",
+                suggest::mcp_import(Placeholder("FILE"))
+            )),
         ));
     } else {
         vec![yaml::read::<ServerDefinition>(text).map_err(complain)?]
@@ -99,8 +67,8 @@ pub fn read(text: &str, file: &Path) -> Result<Vec<ServerDefinition>, FileError>
         if !names.insert(server.name.clone()) {
             let broken = Broken {
                 field: "name",
-                message: format!("two servers are called `{}`", server.name),
-                fix: "give one of them another name".to_owned(),
+                message: format!("there are two servers named `{}`", server.name),
+                fix: "rename one of them".to_owned(),
             };
             return Err(broken_rule(text, file, &name, broken));
         }
@@ -110,32 +78,25 @@ pub fn read(text: &str, file: &Path) -> Result<Vec<ServerDefinition>, FileError>
 }
 
 pub(crate) fn check_length(text: &str) -> Result<(), Fault> {
-    if text.len() > LONGEST_FILE {
-        return Err(Fault::new("the file is longer than a mebibyte")
-            .fixed_by("put only definitions of servers into it"));
+    if text.len() > MAX_FILE_SIZE {
+        return Err(Fault::new("the file is larger than 1 MiB")
+            .fixed_by("keep only server definitions in it"));
     }
     Ok(())
 }
 
-pub(crate) fn complaint(file: &Path, fault: Fault, code: Code) -> FileError {
-    let (line, column) = fault.place.unwrap_or((1, 1));
-    let fix = match (fault.fix, fault.nearest) {
-        (Some(fix), _) => fix,
-        (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
-        (None, None) => "correct it there; docs/mcp.md has examples".to_owned(),
-    };
-    FileError {
-        file: file.to_owned(),
-        line,
-        column,
-        message: fault.message,
-        fix,
-        code,
-    }
+/// The error for a file that cannot be parsed.
+pub(crate) fn malformed(fault: Fault, file: &Path, text: &str) -> DefinitionFileError {
+    DefinitionFault::from(fault).in_file(file, DefinitionKind::McpServer, text)
 }
 
 /// A broken rule, at the field of the server that breaks it.
-pub(crate) fn broken_rule(text: &str, file: &Path, server: &str, broken: Broken) -> FileError {
+pub(crate) fn broken_rule(
+    text: &str,
+    file: &Path,
+    server: &str,
+    broken: Broken,
+) -> DefinitionFileError {
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines
         .iter()
@@ -157,14 +118,8 @@ pub(crate) fn broken_rule(text: &str, file: &Path, server: &str, broken: Broken)
         .get(line)
         .and_then(|text| text.find(broken.field))
         .unwrap_or(0);
-    FileError {
-        file: file.to_owned(),
-        line: line as u64 + 1,
-        column: column as u64 + 1,
-        message: broken.message,
-        fix: broken.fix,
-        code: Code::InvalidMcp,
-    }
+    let fault = Fault::new(broken.message).placed((line as u64 + 1, column as u64 + 1));
+    DefinitionFault::rule(fault, broken.fix).in_file(file, DefinitionKind::McpServer, text)
 }
 
 #[cfg(test)]
@@ -176,7 +131,7 @@ mod tests {
 
     fn wrong(text: &str) -> (u64, u64, String, Code) {
         let error = read(text, Path::new("servers.yaml")).expect_err(text);
-        assert!(!error.fix.is_empty());
+        assert!(!error.fix.neutral().is_empty());
         (
             error.line,
             error.column,
@@ -196,7 +151,7 @@ mod tests {
         assert_eq!(server.name, "github");
         assert_eq!(server.transport(), Transport::Stdio);
         assert_eq!(server.env["TOKEN"].expose(), "${GH}");
-        assert!(server.tool_filter.wants("get_x") && !server.tool_filter.wants("set_x"));
+        assert!(server.tool_filter.selects("get_x") && !server.tool_filter.selects("set_x"));
         assert_eq!(server.override_for("get_me").needs_approval, Some(true));
         let stored = serde_json::to_string(server).expect("JSON");
         let back: ServerDefinition = serde_json::from_str(&stored).expect("what was stored");
@@ -204,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_place() {
+    fn every_error_names_its_position() {
         let malformed = [
             ("name: a\ncomand: x\n", 2, "there is no field `comand`"),
             ("command: x\n", 1, "the field `name` is missing"),
@@ -218,12 +173,12 @@ mod tests {
                 2,
                 "there is no value `pigeon`",
             ),
-            ("- 1\n", 1, "the file does not hold a map"),
+            ("- 1\n", 1, "the file does not contain a map"),
             ("mcpServers: {}\n", 1, "this is the file of another program"),
         ];
         for (text, line, message) in malformed {
-            let (at, _, told, code) = wrong(text);
-            assert!(told.starts_with(message), "{told}");
+            let (at, _, found, code) = wrong(text);
+            assert!(found.starts_with(message), "{found}");
             assert_eq!((at, code), (line, Code::MalformedMcp), "{text}");
         }
         let rules = [
@@ -237,12 +192,12 @@ mod tests {
             (
                 "name: a\nurl: https://x\nargs: [x]\n",
                 3,
-                "`args` means nothing",
+                "`args` has no effect",
             ),
             (
                 "name: a\ncommand: x\nheaders: {a: b}\n",
                 3,
-                "`headers` means nothing",
+                "`headers` has no effect",
             ),
             (
                 "name: a\ncommand: x\ntimeout_seconds: 0\n",
@@ -252,17 +207,17 @@ mod tests {
             (
                 "name: a\ncommand: x\ntransport: sse\n",
                 3,
-                "the `transport` does not fit",
+                "the `transport` contradicts",
             ),
             (
                 "mcp_servers:\n  - name: a\n    command: x\n  - name: a\n    command: y\n",
                 2,
-                "two servers are called",
+                "there are two servers named",
             ),
         ];
         for (text, line, message) in rules {
-            let (at, _, told, code) = wrong(text);
-            assert!(told.starts_with(message), "{told}");
+            let (at, _, found, code) = wrong(text);
+            assert!(found.starts_with(message), "{found}");
             assert_eq!((at, code), (line, Code::InvalidMcp), "{text}");
         }
     }

@@ -1,8 +1,8 @@
-//! [`Handler`]: what we answer a server that asks or tells us something by itself.
+//! [`Handler`]: answers requests and notifications of a server.
 
 #![expect(
     deprecated,
-    reason = "roots and log messages are what servers of the older protocol use"
+    reason = "servers of the older protocol use roots and log messages"
 )]
 
 use std::path::PathBuf;
@@ -23,32 +23,32 @@ use tokio::sync::Notify;
 
 use crate::callers::Callers;
 
-/// What a server has told us about its lists.
+/// Notifications of a server about changed lists.
 #[derive(Debug, Default)]
-pub(crate) struct News {
-    /// Whether the list of tools we have is of yesterday.
+pub(crate) struct ListChanges {
+    /// Whether the known list of tools is out of date.
     is_stale: AtomicBool,
-    /// Rung when it becomes so.
+    /// Notified when it becomes so.
     pub(crate) bell: Notify,
 }
 
-impl News {
-    pub(crate) fn tell(&self) {
+impl ListChanges {
+    pub(crate) fn mark_stale(&self) {
         self.is_stale.store(true, Ordering::SeqCst);
         self.bell.notify_one();
     }
 
-    /// Whether the list has to be asked for again; from now on it counts as asked for.
+    /// Whether the list has to be fetched again; marks it as fetched.
     pub(crate) fn take(&self) -> bool {
         self.is_stale.swap(false, Ordering::SeqCst)
     }
 }
 
-/// Our side of a connection.
+/// The client side of a connection.
 pub(crate) struct Handler {
     pub(crate) callers: Arc<Callers>,
-    /// The roots of the one sandbox that a program sees; `None` for servers over HTTP, whose callers
-    /// may have different ones.
+    /// Roots of the one sandbox that a program sees; `None` for servers over HTTP, whose callers may have different
+    /// ones.
     pub(crate) roots: Option<Vec<PathBuf>>,
 }
 
@@ -93,25 +93,25 @@ impl ClientHandler for Handler {
         let Some(answered) = self.callers.ask(request) else {
             return Ok(declined());
         };
-        // The caller may go away without answering.
+        // The caller may leave without answering.
         Ok(answered
             .await
             .unwrap_or_else(|_| ElicitResult::new(ElicitationAction::Cancel)))
     }
 }
 
-/// A transport that hears what a server tells by itself before the answer that comes after it: a
-/// list that changed counts from then on, and a word for the log is there when its call ends.
-pub(crate) struct Hearing<T> {
+/// A transport that handles notifications before the answers that follow them: a changed list takes effect from then
+/// on, and log messages have arrived when their call ends.
+pub(crate) struct NotifyingTransport<T> {
     pub(crate) inner: T,
     pub(crate) callers: Arc<Callers>,
-    pub(crate) news: Arc<News>,
+    pub(crate) news: Arc<ListChanges>,
 }
 
-impl<T> Hearing<T> {
-    fn hear(&self, notification: &ServerNotification) {
+impl<T> NotifyingTransport<T> {
+    fn handle(&self, notification: &ServerNotification) {
         match notification {
-            ServerNotification::ToolListChangedNotification(_) => self.news.tell(),
+            ServerNotification::ToolListChangedNotification(_) => self.news.mark_stale(),
             ServerNotification::ProgressNotification(progress) => {
                 let progress = &progress.params;
                 let total = progress.total.map(|total| format!(" of {total}"));
@@ -135,7 +135,7 @@ impl<T> Hearing<T> {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Hearing<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for NotifyingTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -148,7 +148,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Hearing<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let message = self.inner.receive().await?;
         if let JsonRpcMessage::Notification(notification) = &message {
-            self.hear(&notification.notification);
+            self.handle(&notification.notification);
         }
         Some(message)
     }

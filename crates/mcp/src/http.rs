@@ -1,5 +1,4 @@
-//! Servers over HTTP: one client per connection, TLS by our own choice, no redirect, and errors that
-//! name no secret.
+//! Servers over HTTP: one client per connection, our own TLS settings, no redirects, and errors that contain no secret.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,18 +15,18 @@ use rmcp::transport::streamable_http_client::{
 
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
-use crate::expand::{Reached, is_this_machine};
+use crate::expand::{ResolvedServer, is_this_machine};
 use crate::link::bounded;
 use crate::oauth::{self, TokenStore};
-use crate::post::Bounded;
-use crate::stdio::{LONGEST_MESSAGE, with_sources};
+use crate::post::BoundedClient;
+use crate::stdio::{MAX_MESSAGE_SIZE, with_sources};
 
-/// How long connecting may take.
+/// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(20);
 
-pub(crate) type HttpTransport = StreamableHttpClientTransport<AuthClient<Bounded>>;
+pub(crate) type HttpTransport = StreamableHttpClientTransport<AuthClient<BoundedClient>>;
 
-/// A client for one address.
+/// Creates a client for one URL.
 pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
     let failed = |why: String| McpError::Unreachable {
         server: server.to_owned(),
@@ -40,7 +39,7 @@ pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
         )
         .connect_timeout(CONNECT)
         .tcp_nodelay(true)
-        // A redirect would carry secrets to a place that nobody configured.
+        // A redirect would send secrets to an address that was not configured.
         .redirect(Policy::none())
         .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")));
     if is_this_machine(url) {
@@ -51,22 +50,21 @@ pub(crate) fn client(server: &str, url: &Url) -> Result<Client, McpError> {
         .map_err(|error| failed(with_sources(&error.without_url())))
 }
 
-/// A transport to a server. It shows the token that is kept for it, and gets a new one when that is
-/// over.
+/// Creates a transport to a server. It sends the stored token and refreshes it when it expires.
 pub(crate) async fn transport(
     definition: &ServerDefinition,
-    reached: Reached,
+    resolved: ResolvedServer,
     tokens: Option<Arc<dyn TokenStore>>,
 ) -> Result<HttpTransport, McpError> {
-    let Reached::Http { url, headers } = reached else {
+    let ResolvedServer::Http { url, headers } = resolved else {
         return Err(McpError::NotFound(definition.name.clone()));
     };
     let client = client(&definition.name, &url)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.custom_headers = header_map(definition, headers)?;
-    config.max_sse_event_size = LONGEST_MESSAGE;
+    config.max_sse_event_size = MAX_MESSAGE_SIZE;
     let manager = oauth::manager(definition, &url, client.clone(), tokens).await?;
-    let client = AuthClient::new(Bounded(client), manager);
+    let client = AuthClient::new(BoundedClient(client), manager);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
@@ -80,7 +78,7 @@ fn header_map(
             let wrong = || McpError::Invalid {
                 server: definition.name.clone(),
                 message: format!("its header `{name}` cannot be sent"),
-                fix: "check the name, and the value for line breaks".to_owned(),
+                fix: "check the name, and the value for line breaks".into(),
             };
             let key = HeaderName::try_from(&name).map_err(|_| wrong())?;
             let mut value = HeaderValue::try_from(&value).map_err(|_| wrong())?;
@@ -90,7 +88,7 @@ fn header_map(
         .collect()
 }
 
-/// Why a request was not answered. Whoever is to sign in is told so, whatever lies around it.
+/// Converts the error of a request. A required sign-in is recognised anywhere in the error chain.
 pub(crate) fn failed(server: &str, error: &(dyn std::error::Error + 'static)) -> McpError {
     let wanted = |why: &str, challenge: Option<&str>| McpError::Authorization {
         server: server.to_owned(),
@@ -101,21 +99,24 @@ pub(crate) fn failed(server: &str, error: &(dyn std::error::Error + 'static)) ->
     let mut next = Some(error);
     while let Some(this) = next {
         if let Some(asked) = this.downcast_ref::<AuthRequiredError>() {
-            return wanted("it demands a sign-in", Some(&asked.www_authenticate_header));
+            return wanted(
+                "it requires a sign-in",
+                Some(&asked.www_authenticate_header),
+            );
         }
         if let Some(asked) = this.downcast_ref::<InsufficientScopeError>() {
-            let why = "what you are known for does not suffice";
+            let why = "your current permissions are not sufficient";
             return wanted(why, Some(&asked.www_authenticate_header));
         }
         if let Some(AuthError::AuthorizationRequired) = this.downcast_ref() {
-            return wanted("it demands a sign-in", None);
+            return wanted("it requires a sign-in", None);
         }
         deepest = this;
         next = this.source();
     }
     let why = bounded(&deepest.to_string());
     if why.contains("HTTP 401") || why.contains("HTTP 403") {
-        return wanted("it refuses what it knows of you", None);
+        return wanted("it rejected your credentials", None);
     }
     McpError::Unreachable {
         server: server.to_owned(),

@@ -1,26 +1,26 @@
-//! Reading the servers of other programs: the map `mcpServers` of many, and `servers` of VS Code.
+//! Imports the servers of other programs: the map `mcpServers` of many, and `servers` of VS Code.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cleveragents_domain::Code;
+use cleveragents_domain::DefinitionFileError;
 use cleveragents_domain::yaml::{self, Fault};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::definition::{Hidden, ServerDefinition, Transport};
-use crate::file::{FileError, broken_rule, check_length, complaint};
+use crate::definition::{HiddenText, ServerDefinition, Transport};
+use crate::file::{broken_rule, check_length, malformed};
 
-/// What is read from the JSON of another program.
+/// Servers imported from the JSON of another program.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Imported {
-    /// The servers.
+pub struct ImportResult {
+    /// Imported servers.
     pub servers: Vec<ServerDefinition>,
-    /// What is to be known about them, one sentence each.
+    /// Warnings about them, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// A server as other programs write it. Fields that only concern them are ignored.
+/// A server in the format of other programs. Fields that only concern them are ignored.
 #[derive(Deserialize)]
 struct Foreign {
     #[serde(default, alias = "transport")]
@@ -48,34 +48,34 @@ struct ForeignFile {
 }
 
 #[derive(Deserialize)]
-struct Wrapped {
+struct WrappedFile {
     mcp: ForeignFile,
 }
 
 /// Reads the servers of another program: the map `mcpServers` of Claude Desktop, Cursor and others,
-/// or `servers` of VS Code, also beneath `mcp`. Comments are allowed.
-pub fn import(text: &str, file: &Path) -> Result<Imported, FileError> {
-    let complain = |fault: Fault| complaint(file, fault, Code::MalformedMcp);
+/// or `servers` of VS Code, also below `mcp`. Comments are allowed.
+pub fn import(text: &str, file: &Path) -> Result<ImportResult, DefinitionFileError> {
+    let complain = |fault: Fault| malformed(fault, file, text);
     check_length(text).map_err(complain)?;
     let plain = without_comments(text);
     let probe: Value = yaml::read(&plain).map_err(complain)?;
     let foreign = if probe.get("mcpServers").is_some() || probe.get("servers").is_some() {
         yaml::read::<ForeignFile>(&plain).map_err(complain)?
     } else if probe.get("mcp").is_some() {
-        yaml::read::<Wrapped>(&plain).map_err(complain)?.mcp
+        yaml::read::<WrappedFile>(&plain).map_err(complain)?.mcp
     } else {
         return Err(complain(
-            Fault::new("there is neither `mcpServers` nor `servers` in the file")
-                .fixed_by("name the file in which the other program keeps its MCP servers"),
+            Fault::new("the file has neither `mcpServers` nor `servers`")
+                .fixed_by("name the file in which the other program stores its MCP servers"),
         ));
     };
-    let mut imported = Imported {
+    let mut imported = ImportResult {
         servers: Vec::new(),
         warnings: Vec::new(),
     };
     for (title, server) in foreign.servers {
         if server.disabled {
-            let warning = format!("`{title}` is disabled there and was left out");
+            let warning = format!("`{title}` is disabled there and was skipped");
             imported.warnings.push(warning);
             continue;
         }
@@ -103,13 +103,13 @@ impl Foreign {
         definition.args = self.args.iter().map(|text| ours(text)).collect();
         definition.cwd = self.cwd.as_deref().map(&mut ours);
         definition.url = self.url.as_deref().map(&mut ours);
-        let mut hidden = |entries: BTreeMap<String, Value>| -> BTreeMap<String, Hidden> {
+        let mut hidden = |entries: BTreeMap<String, Value>| -> BTreeMap<String, HiddenText> {
             let entries = entries.into_iter().map(|(name, value)| {
                 let text = match value {
                     Value::String(text) => text,
                     other => other.to_string(),
                 };
-                (name, Hidden::new(ours(&text)))
+                (name, HiddenText::new(ours(&text)))
             });
             entries.collect()
         };
@@ -120,13 +120,13 @@ impl Foreign {
         }
         if self.r#type.as_deref() == Some("sse") {
             definition.transport = Some(Transport::Sse);
-            warn("the transport `sse` is old; it is talked to as `streamable-http`".to_owned());
+            warn("the transport `sse` is outdated; `streamable-http` is used instead".to_owned());
         }
         definition
     }
 }
 
-/// `${env:NAME}` and `${input:NAME}` of other programs as our `${NAME}`.
+/// Converts `${env:NAME}` and `${input:NAME}` of other programs to `${NAME}`.
 fn variables(text: &str, warn: &mut impl FnMut(String)) -> String {
     let mut text = text.replace("${env:", "${");
     while let Some(start) = text.find("${input:") {
@@ -143,7 +143,7 @@ fn variables(text: &str, warn: &mut impl FnMut(String)) -> String {
     text
 }
 
-/// A name of ours that is much like a title and not taken.
+/// A valid name similar to a title that is not taken.
 fn free_name(title: &str, taken: &[&str]) -> String {
     let word: String = title
         .chars()
@@ -167,7 +167,7 @@ fn free_name(title: &str, taken: &[&str]) -> String {
     name
 }
 
-/// The text with comments and last commas made blank, so that places stay where they are.
+/// The text with comments and trailing commas replaced by spaces, so that positions stay the same.
 fn without_comments(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     let mut at = 0;
@@ -204,7 +204,7 @@ fn without_comments(text: &str) -> String {
                     bytes[comma] = b' ';
                 }
             }
-            // YAML forbids them where JSON does not.
+            // YAML forbids tabs where JSON does not.
             b'\t' if !in_text => bytes[at] = b' ',
             byte if !in_text && !byte.is_ascii_whitespace() => last_comma = None,
             _ => {}

@@ -1,14 +1,14 @@
-//! Tools, resources and prompts of servers that speak the Model Context Protocol.
+//! Tools, resources and prompts of MCP (Model Context Protocol) servers.
 //!
-//! A [`ServerDefinition`] says how a server is reached; [`read`] and [`import`] take it from files.
-//! [`Servers`] holds any number of them with a runtime of its own, so that the rest of the program
-//! stays synchronous. [`Servers::offer`] gives their tools for a
+//! A [`ServerDefinition`] describes how a server is reached; [`read`] and [`import`] parse it from
+//! files. [`Servers`] manages any number of them with its own runtime, so that the rest of the
+//! program stays synchronous. [`Servers::offer`] returns their tools for a
 //! [`Registry`](cleveragents_tools::Registry): they run through the gate like all others, and in no
 //! other way.
 //!
-//! Every server is hostile until shown otherwise: what it says is bounded before it is understood,
-//! marked as its own words, and never changes a rule. Programs are supervised by the process crate;
-//! nothing of them outlives us. Only this crate knows the SDK.
+//! Every server is treated as hostile: its messages are bounded before they are parsed, marked as
+//! untrusted content, and never change a rule. The process crate supervises the programs; none of them
+//! outlives us. Only this crate knows the SDK.
 
 mod ask;
 mod callers;
@@ -41,13 +41,13 @@ mod view;
 
 pub use check::Broken;
 pub use definition::{
-    Auth, Hidden, OAuth, Protocol, ServerDefinition, ToolFilter, ToolOverride, Transport,
+    Auth, HiddenText, OAuth, Protocol, ServerDefinition, ToolFilter, ToolOverride, Transport,
 };
 pub use error::McpError;
 pub use expand::Variables;
-pub use file::{FileError, read};
-pub use import::{Imported, import};
-pub use listing::{Hints, Listed, Listing};
+pub use file::read;
+pub use import::{ImportResult, import};
+pub use listing::{Hints, ListedTool, Listing};
 pub use naming::namespace;
 pub use oauth::{FileTokens, TokenStore, login};
 pub use offer::{LeftOut, Offer};

@@ -1,29 +1,29 @@
-//! Our own tools about servers: their resources and prompts.
+//! Built-in tools for the resources and prompts of servers.
 
 use std::sync::{Arc, Weak};
 
 use cleveragents_domain::MicroUsd;
 use cleveragents_tools::ports::WorkspaceFolders;
 use cleveragents_tools::{
-    Answer, Call, Capability, Category, Failure, Ground, Grounds, Permit, Prepared, Source,
-    Subject, Tool, ToolName, ToolSpec, Unprepared,
+    Answer, Call, Capability, Category, Failure, Ground, Grounds, Permit, PrepareError,
+    PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
 };
 use rmcp::model::{GetPromptRequestParams, PaginatedRequestParams, ReadResourceRequestParams};
 use serde_json::{Map, Value, json};
 
-use crate::ask::Refused;
+use crate::ask::RequestError;
 use crate::content;
 use crate::link::bounded;
 use crate::naming::OWN;
 use crate::server::Server;
 use crate::tool::{CallAsker, failure, folders_of};
 
-/// So many entries of a list are told.
-const MOST_LISTED: usize = 200;
-/// So many pages of a list are asked for.
-const MOST_PAGES: usize = 20;
+/// Maximum number of listed entries.
+const MAX_LISTED: usize = 200;
+/// Maximum number of requested pages of a list.
+const MAX_PAGES: usize = 20;
 
-/// What one of our tools does.
+/// Operation of a built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     ListResources,
@@ -32,14 +32,14 @@ enum Action {
     GetPrompt,
 }
 
-/// One of our tools about the resources and prompts of servers.
+/// A built-in tool for the resources and prompts of servers.
 struct Library {
     spec: ToolSpec,
     action: Action,
     servers: Vec<Weak<Server>>,
 }
 
-/// The tools about resources and prompts, as far as one of the servers has some.
+/// The tools for resources and prompts, if at least one server has some.
 pub(crate) fn tools(servers: &[Arc<Server>]) -> Vec<Arc<dyn Tool>> {
     let has = |wanted: fn(&crate::Listing) -> bool| -> Vec<&Arc<Server>> {
         servers
@@ -64,7 +64,7 @@ pub(crate) fn tools(servers: &[Arc<Server>]) -> Vec<Arc<dyn Tool>> {
 pub(crate) fn own(short: &str) -> ToolName {
     format!("{OWN}/{short}")
         .parse()
-        .expect("the names of our own tools are well formed")
+        .expect("the names of these tools are valid")
 }
 
 fn spec(short: &str, description: &str, input_schema: Value) -> ToolSpec {
@@ -92,22 +92,22 @@ impl Library {
         let (short, description, field) = match action {
             Action::ListResources => (
                 "list-resources",
-                "Lists what an MCP server has to read, and the patterns of addresses it knows.",
+                "Lists the resources of an MCP server and its resource URI templates.",
                 None,
             ),
             Action::ReadResource => (
                 "read-resource",
-                "Reads something that an MCP server has, by its address (`uri`).",
+                "Reads a resource of an MCP server by its `uri`.",
                 Some(("uri", json!({"type": "string", "minLength": 1}))),
             ),
             Action::ListPrompts => (
                 "list-prompts",
-                "Lists the prepared texts of an MCP server and the arguments they take.",
+                "Lists the prompts of an MCP server and their arguments.",
                 None,
             ),
             Action::GetPrompt => (
                 "get-prompt",
-                "Gives a prepared text of an MCP server, with arguments put in.",
+                "Returns a prompt of an MCP server, filled with arguments.",
                 Some(("name", json!({"type": "string", "minLength": 1}))),
             ),
         };
@@ -151,7 +151,7 @@ impl Tool for Library {
         &'a self,
         arguments: Value,
         grounds: Grounds<'a>,
-    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+    ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         let text = |name: &str| {
             let value = arguments.get(name).and_then(Value::as_str);
             value.unwrap_or_default().to_owned()
@@ -162,14 +162,14 @@ impl Tool for Library {
             .iter()
             .filter_map(Weak::upgrade)
             .find(|server| server.definition.name == wanted)
-            .ok_or_else(|| Unprepared::Arguments(format!("there is no server `{wanted}`")))?;
+            .ok_or_else(|| PrepareError::Arguments(format!("server `{wanted}` does not exist")))?;
         let what = match self.action {
             Action::ReadResource => text("uri"),
             Action::GetPrompt => text("name"),
             Action::ListResources | Action::ListPrompts => String::new(),
         };
         let given = arguments.get("arguments").and_then(Value::as_object);
-        Ok(Box::new(Wanted {
+        Ok(Box::new(PreparedRequest {
             action: self.action,
             server,
             what,
@@ -179,8 +179,8 @@ impl Tool for Library {
     }
 }
 
-/// A call that waits for permission.
-struct Wanted {
+/// A prepared call.
+struct PreparedRequest {
     action: Action,
     server: Arc<Server>,
     what: String,
@@ -188,7 +188,7 @@ struct Wanted {
     folders: WorkspaceFolders,
 }
 
-impl Prepared for Wanted {
+impl PreparedCall for PreparedRequest {
     fn subjects(&self) -> Vec<Subject> {
         let server = &self.server.definition.name;
         vec![Subject::Text(format!("{server} {}", self.what))]
@@ -236,10 +236,10 @@ impl Prepared for Wanted {
 
 type Service = crate::link::Service;
 
-async fn resources(service: &Service) -> Result<String, Refused> {
+async fn resources(service: &Service) -> Result<String, RequestError> {
     let mut lines = Vec::new();
     let mut cursor = None;
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let page = service.list_resources(Some(params)).await?;
         lines.extend(
@@ -248,27 +248,27 @@ async fn resources(service: &Service) -> Result<String, Refused> {
                 .map(|one| bounded(&content::linked(one))),
         );
         cursor = page.next_cursor;
-        if cursor.is_none() || lines.len() > MOST_LISTED {
+        if cursor.is_none() || lines.len() > MAX_LISTED {
             break;
         }
     }
-    // A server need not have patterns.
+    // Servers need not support resource templates.
     if let Ok(page) = service.list_resource_templates(None).await {
         lines.extend(page.resource_templates.iter().map(|one| {
             let about = one.description.as_deref().unwrap_or_default();
             bounded(&format!(
-                "[pattern {} `{}`] {about}",
+                "[URI template {} `{}`] {about}",
                 one.uri_template, one.name
             ))
         }));
     }
-    Ok(told(lines))
+    Ok(join_lines(lines))
 }
 
-async fn prompts(service: &Service) -> Result<String, Refused> {
+async fn prompts(service: &Service) -> Result<String, RequestError> {
     let mut lines = Vec::new();
     let mut cursor = None;
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let page = service.list_prompts(Some(params)).await?;
         lines.extend(page.prompts.iter().map(|prompt| {
@@ -285,18 +285,18 @@ async fn prompts(service: &Service) -> Result<String, Refused> {
             bounded(&format!("`{}` ({arguments}) {about}", prompt.name))
         }));
         cursor = page.next_cursor;
-        if cursor.is_none() || lines.len() > MOST_LISTED {
+        if cursor.is_none() || lines.len() > MAX_LISTED {
             break;
         }
     }
-    Ok(told(lines))
+    Ok(join_lines(lines))
 }
 
-fn told(mut lines: Vec<String>) -> String {
+fn join_lines(mut lines: Vec<String>) -> String {
     let count = lines.len();
-    lines.truncate(MOST_LISTED);
-    if count > MOST_LISTED {
-        lines.push(format!("… and {} more", count - MOST_LISTED));
+    lines.truncate(MAX_LISTED);
+    if count > MAX_LISTED {
+        lines.push(format!("… and {} more", count - MAX_LISTED));
     }
     if lines.is_empty() {
         return "nothing".to_owned();

@@ -1,5 +1,4 @@
-//! [`Link`]: one connection to a server, from the moment it speaks the protocol until nothing of it
-//! is left.
+//! [`Link`]: one connection to a server, from the handshake until all its resources are released.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +17,12 @@ use tokio::sync::OnceCell;
 use crate::callers::Callers;
 use crate::definition::{Protocol, ServerDefinition};
 use crate::error::McpError;
-use crate::expand::Reached;
-use crate::handler::{Handler, Hearing, News};
-use crate::stdio::{self, Fault, LONGEST_MESSAGE, Started, Tail, with_sources};
+use crate::expand::ResolvedServer;
+use crate::handler::{Handler, ListChanges, NotifyingTransport};
+use crate::stdio::{self, Fault, MAX_MESSAGE_SIZE, RunningProgram, Tail, with_sources};
 use crate::{http, listing::Listing};
 
-/// How long a program may take to end by itself once its input is closed.
+/// Time for a program to exit by itself once its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) type Service = RunningService<RoleClient, Handler>;
@@ -32,36 +31,36 @@ pub(crate) type Service = RunningService<RoleClient, Handler>;
 pub(crate) struct Link {
     server: String,
     pub(crate) service: Service,
-    process: Mutex<Option<Started>>,
+    process: Mutex<Option<RunningProgram>>,
     tail: Arc<Tail>,
     fault: Fault,
-    /// How its program ended, once somebody asked.
-    obituary: OnceCell<String>,
+    /// Description of how its program ended, once requested.
+    exit_description: OnceCell<String>,
 }
 
-/// What a connection is made from.
-pub(crate) struct Making {
+/// Parameters of a new connection.
+pub(crate) struct ConnectionParameters {
     pub(crate) definition: Arc<ServerDefinition>,
-    pub(crate) reached: Reached,
+    pub(crate) resolved: ResolvedServer,
     pub(crate) callers: Arc<Callers>,
-    pub(crate) news: Arc<News>,
+    pub(crate) news: Arc<ListChanges>,
     pub(crate) tokens: Option<Arc<dyn crate::oauth::TokenStore>>,
-    /// The folders of the sandbox that a program sees.
+    /// Directories of the sandbox that the program sees.
     pub(crate) folders: WorkspaceFolders,
-    /// Where programs have their private homes.
+    /// Parent directory of the programs' private homes.
     pub(crate) homes: Option<PathBuf>,
 }
 
-impl Making {
+impl ConnectionParameters {
     fn handler(&self) -> Handler {
-        let is_program = matches!(self.reached, Reached::Program { .. });
+        let is_program = matches!(self.resolved, ResolvedServer::Program { .. });
         Handler {
             callers: Arc::clone(&self.callers),
             roots: is_program.then(|| self.folders.roots.clone()),
         }
     }
 
-    /// How the conversation begins.
+    /// Protocol handshake to start with.
     fn lifecycle(&self) -> ClientLifecycleMode {
         match self.definition.protocol {
             Protocol::Auto => ClientLifecycleMode::Auto {
@@ -77,15 +76,15 @@ impl Making {
 }
 
 impl Link {
-    /// Connects. When this is dropped before it is done, nothing is left of it.
-    pub(crate) async fn open(making: Making) -> Result<Self, McpError> {
-        match &making.reached {
-            Reached::Program { .. } => Self::to_program(making).await,
-            Reached::Http { .. } => Self::to_site(making).await,
+    /// Connects. Dropping the future before it completes leaves nothing behind.
+    pub(crate) async fn open(making: ConnectionParameters) -> Result<Self, McpError> {
+        match &making.resolved {
+            ResolvedServer::Program { .. } => Self::to_program(making).await,
+            ResolvedServer::Http { .. } => Self::to_site(making).await,
         }
     }
 
-    async fn to_program(making: Making) -> Result<Self, McpError> {
+    async fn to_program(making: ConnectionParameters) -> Result<Self, McpError> {
         let server = making.definition.name.clone();
         let (handler, lifecycle) = (making.handler(), making.lifecycle());
         let (callers, news) = (making.callers, making.news);
@@ -93,11 +92,11 @@ impl Link {
             folders: making.folders,
             homes: making.homes,
         };
-        let program = stdio::start(&server, making.reached, places).await?;
+        let program = stdio::start(&server, making.resolved, places).await?;
         let view = program.view;
         let inner = AsyncRwTransport::new_client(program.output, program.input)
-            .with_max_line_length(LONGEST_MESSAGE + 2);
-        let transport = Hearing {
+            .with_max_line_length(MAX_MESSAGE_SIZE + 2);
+        let transport = NotifyingTransport {
             inner,
             callers,
             news,
@@ -109,13 +108,13 @@ impl Link {
                 process: Mutex::new(Some(program.started)),
                 tail: program.tail,
                 fault: program.fault,
-                obituary: OnceCell::new(),
+                exit_description: OnceCell::new(),
             }),
             Err(error) => {
-                let end = last_words(program.started).await;
+                let end = wait_for_exit(program.started).await;
                 let why = match program.fault.get() {
                     Some(fault) => fault.clone(),
-                    None => format!("{}; {end}", begun_badly(&error)),
+                    None => format!("{}; {end}", handshake_error(&error)),
                 };
                 Err(McpError::Startup {
                     server,
@@ -127,19 +126,19 @@ impl Link {
         }
     }
 
-    async fn to_site(making: Making) -> Result<Self, McpError> {
+    async fn to_site(making: ConnectionParameters) -> Result<Self, McpError> {
         let server = making.definition.name.clone();
         let (handler, lifecycle) = (making.handler(), making.lifecycle());
         let (callers, news) = (making.callers, making.news);
-        let inner = http::transport(&making.definition, making.reached, making.tokens).await?;
-        let transport = Hearing {
+        let inner = http::transport(&making.definition, making.resolved, making.tokens).await?;
+        let transport = NotifyingTransport {
             inner,
             callers,
             news,
         };
         let begun = handler.serve_with_lifecycle(transport, lifecycle).await;
         let service = begun.map_err(|error| match error {
-            // What failed is inside, and no source of it.
+            // The actual error is inside, and not reachable as a source.
             ClientInitializeError::TransportError { error, .. } => {
                 http::failed(&server, &*error.error)
             }
@@ -151,20 +150,20 @@ impl Link {
             process: Mutex::new(None),
             tail: Arc::default(),
             fault: Fault::default(),
-            obituary: OnceCell::new(),
+            exit_description: OnceCell::new(),
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Started>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<RunningProgram>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nothing can be asked any more.
+    /// Whether no request can be sent any more.
     pub(crate) fn is_dead(&self) -> bool {
         self.service.is_transport_closed() || self.service.is_closed()
     }
 
-    /// Asks what the server offers.
+    /// Fetches what the server offers.
     pub(crate) async fn list(&self) -> Result<Listing, McpError> {
         match crate::listing::ask(self.service.peer()).await {
             Ok(listing) => Ok(listing),
@@ -172,8 +171,8 @@ impl Link {
         }
     }
 
-    /// Hears of changed lists, where the protocol wants to be asked for that.
-    pub(crate) async fn hear_news(&self) {
+    /// Subscribes to changed lists, where the protocol requires a subscription.
+    pub(crate) async fn subscribe_to_changes(&self) {
         let Some(info) = self.service.peer_info() else {
             return;
         };
@@ -186,11 +185,11 @@ impl Link {
         let Ok(mut subscription) = self.service.listen(wanted).await else {
             return;
         };
-        // What it brings was heard on its way in.
+        // The transport already handled the notifications.
         while let Ok(Some(_)) = subscription.next().await {}
     }
 
-    /// What a failed request means.
+    /// Converts the error of a request.
     pub(crate) async fn failed(&self, error: ServiceError) -> McpError {
         let server = self.server.clone();
         match error {
@@ -215,11 +214,11 @@ impl Link {
             }
             ServiceError::UnexpectedResponse => McpError::Protocol {
                 server,
-                why: "its answer is of another kind than the question".to_owned(),
+                why: "its response does not match the request".to_owned(),
             },
             ServiceError::InputRequiredRoundsExceeded { max_rounds } => McpError::Protocol {
                 server,
-                why: format!("it asked back more than {max_rounds} times"),
+                why: format!("it sent more than {max_rounds} follow-up requests"),
             },
             other => McpError::Protocol {
                 server,
@@ -229,45 +228,45 @@ impl Link {
     }
 
     fn has_program(&self) -> bool {
-        self.obituary.initialized() || self.lock().is_some()
+        self.exit_description.initialized() || self.lock().is_some()
     }
 
-    /// Why the connection is over.
+    /// Describes why the connection ended.
     async fn end(&self) -> String {
-        let told = self.obituary.get_or_init(|| async {
+        let description = self.exit_description.get_or_init(|| async {
             let process = self.lock().take();
             let end = match process {
-                Some(process) => last_words(process).await,
+                Some(process) => wait_for_exit(process).await,
                 None => "the connection is closed".to_owned(),
             };
             self.fault.get().cloned().unwrap_or(end)
         });
-        told.await.clone()
+        description.await.clone()
     }
 
-    /// The end of what it wrote to standard error.
+    /// End of its standard error.
     pub(crate) fn log(&self) -> String {
         self.tail.text()
     }
 
-    /// Ends the connection; nothing of it is left afterwards.
+    /// Closes the connection and releases everything.
     pub(crate) async fn close(&self) {
-        // Closes the program's input too.
+        // This also closes the program's input.
         self.service.cancellation_token().cancel();
         let process = self.lock().take();
         if let Some(process) = process {
-            last_words(process).await;
+            wait_for_exit(process).await;
         }
     }
 }
 
-/// Waits for a program to end, or ends it, and says how it ended.
-async fn last_words(started: Started) -> String {
+/// Waits for a program to exit, or kills it, and describes how it ended.
+async fn wait_for_exit(started: RunningProgram) -> String {
     let stopped = tokio::task::spawn_blocking(move || started.stop(GRACE)).await;
     match stopped {
         Ok(Ok(finished)) => match finished.ending {
-            Ending::Exited(code) => format!("it ended with exit code {code}"),
-            Ending::Signalled(signal) => format!("signal {signal} ended it"),
+            Ending::Exited(code) => format!("it exited with exit code {code}"),
+            Ending::Signalled(signal) => format!("it was terminated by signal {signal}"),
             Ending::TimedOut | Ending::Cancelled => {
                 "it closed its output and was stopped".to_owned()
             }
@@ -277,27 +276,27 @@ async fn last_words(started: Started) -> String {
     }
 }
 
-/// What went wrong at the beginning, without the whole of what the server sent.
-fn begun_badly(error: &ClientInitializeError) -> String {
+/// Describes a failed handshake without repeating everything the server sent.
+fn handshake_error(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::JsonRpcError(error) => {
-            format!("it refuses to begin: {}", bounded(&error.message))
+            format!("it rejected the handshake: {}", bounded(&error.message))
         }
         ClientInitializeError::ConnectionClosed(_)
         | ClientInitializeError::TransportError { .. } => {
-            "it went away before it said anything of use".to_owned()
+            "it closed the connection during the handshake".to_owned()
         }
         other => bounded(&with_sources(other)),
     }
 }
 
-/// A foreign text that is not too long to be shown.
+/// A text of the server, truncated for display.
 pub(crate) fn bounded(text: &str) -> String {
-    const LONGEST: usize = 2048;
+    const MAX_LENGTH: usize = 2048;
     let text = text.trim();
-    if text.len() <= LONGEST {
+    if text.len() <= MAX_LENGTH {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(LONGEST);
+    let end = text.floor_char_boundary(MAX_LENGTH);
     format!("{}…", &text[..end])
 }

@@ -1,65 +1,65 @@
-//! [`Listing`]: what a server offers, as it was when it was asked. It can be stored and given back,
-//! so that a server need not be started to know its tools.
+//! [`Listing`]: what a server offered at the last request. It can be stored and restored, so
+//! that a server need not be started to know its tools.
 
 use rmcp::model::PaginatedRequestParams;
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// So many tools of one server are looked at.
-pub(crate) const MOST_TOOLS: usize = 10_000;
-/// So many pages of a list are asked for.
-const MOST_PAGES: usize = 1_000;
+/// Maximum number of tools per server; further ones are ignored.
+pub(crate) const MAX_TOOLS: usize = 10_000;
+/// Maximum number of requested pages of a list.
+const MAX_PAGES: usize = 1_000;
 
-/// What a server says its tool does to the world. Nothing of it is certain.
+/// Effects that a server declares for a tool. None of them is certain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "independent answers of the protocol"
+    reason = "independent properties of the protocol"
 )]
 pub struct Hints {
-    /// It only looks.
+    /// It only reads.
     #[serde(default)]
     pub read_only: bool,
-    /// What it changes may be lost for good.
+    /// Its changes may be irreversible.
     #[serde(default)]
     pub destructive: bool,
-    /// Calling it twice does the same as once.
+    /// Repeating a call has no further effect.
     #[serde(default)]
     pub idempotent: bool,
-    /// It reaches beyond a closed world.
+    /// It interacts with the outside world.
     #[serde(default)]
     pub open_world: bool,
 }
 
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Listed {
-    /// What the server calls it.
+pub struct ListedTool {
+    /// The server's name for it.
     pub name: String,
-    /// What it does, in the server's words.
+    /// Description, in the server's words.
     #[serde(default)]
     pub description: String,
-    /// The JSON schema of its arguments.
+    /// JSON schema of its arguments.
     pub input_schema: Value,
-    /// The JSON schema of its structured answer.
+    /// JSON schema of its structured result.
     #[serde(default)]
     pub output_schema: Option<Value>,
-    /// What it does to the world.
+    /// Declared effects.
     #[serde(default)]
     pub hints: Hints,
 }
 
-/// What a server offers.
+/// Description and tools of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
-    /// What the server calls itself.
+    /// The server's name for itself.
     #[serde(default)]
     pub title: String,
-    /// Its version.
+    /// Version of the server.
     #[serde(default)]
     pub version: String,
-    /// The version of the protocol that it speaks.
+    /// Protocol version that it uses.
     #[serde(default)]
     pub protocol: String,
     /// Whether it has resources.
@@ -68,21 +68,21 @@ pub struct Listing {
     /// Whether it has prompts.
     #[serde(default)]
     pub has_prompts: bool,
-    /// Its tools.
-    pub tools: Vec<Listed>,
-    /// Whether it has more tools than those that are looked at.
+    /// Tools of the server.
+    pub tools: Vec<ListedTool>,
+    /// Whether it has more tools than are listed.
     #[serde(default)]
     pub cut: bool,
 }
 
 impl Listing {
-    /// A tool, by what the server calls it.
-    pub fn tool(&self, name: &str) -> Option<&Listed> {
+    /// Returns a tool by the server's name for it.
+    pub fn tool(&self, name: &str) -> Option<&ListedTool> {
         self.tools.iter().find(|tool| tool.name == name)
     }
 }
 
-/// Asks a server what it offers.
+/// Fetches what a server offers.
 pub(crate) async fn ask(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
     let mut listing = Listing::default();
     let mut has_tools = true;
@@ -100,17 +100,17 @@ pub(crate) async fn ask(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError
         return Ok(listing);
     }
     let mut cursor = None;
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
         let page = peer.list_tools(Some(params)).await?;
         for tool in page.tools {
-            if listing.tools.len() == MOST_TOOLS {
+            if listing.tools.len() == MAX_TOOLS {
                 listing.cut = true;
                 return Ok(listing);
             }
             listing.tools.push(listed(tool));
         }
-        // The same cursor again would never end.
+        // A repeated cursor would loop for ever.
         if page.next_cursor.is_none() || page.next_cursor == cursor {
             return Ok(listing);
         }
@@ -120,9 +120,9 @@ pub(crate) async fn ask(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError
     Ok(listing)
 }
 
-fn listed(tool: rmcp::model::Tool) -> Listed {
+fn listed(tool: rmcp::model::Tool) -> ListedTool {
     let hints = tool.annotations.unwrap_or_default();
-    Listed {
+    ListedTool {
         name: tool.name.into_owned(),
         description: tool
             .description

@@ -1,15 +1,15 @@
-//! From the names that servers give to the names that tools have here.
+//! Maps the tool names of servers to our tool names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cleveragents_tools::ToolName;
 
-/// The namespace of our own tools about servers.
+/// Namespace of the built-in tools for servers.
 pub(crate) const OWN: &str = "mcp";
-/// The longest last part of a name.
-const LONGEST: usize = 64;
+/// Maximum length of the last segment of a name.
+const MAX_LENGTH: usize = 64;
 
-/// The namespace of the tools of a server. One that belongs to somebody else gets `mcp-` in front.
+/// Namespace of the tools of a server. A reserved one is prefixed with `mcp-`.
 pub fn namespace(server: &str) -> String {
     let taken = [OWN, ToolName::BUILTIN, "local"].contains(&server)
         || format!("{server}/x")
@@ -24,7 +24,7 @@ pub fn namespace(server: &str) -> String {
     }
 }
 
-/// A word that can be the last part of a name.
+/// A valid last segment for a name.
 fn plain(raw: &str) -> String {
     let mut word: String = raw
         .chars()
@@ -33,7 +33,7 @@ fn plain(raw: &str) -> String {
             'a'..='z' | '0'..='9' | '_' | '-' => letter,
             _ => '-',
         })
-        .take(LONGEST)
+        .take(MAX_LENGTH)
         .collect();
     let start = word.find(|letter: char| letter.is_ascii_alphanumeric());
     word.drain(..start.unwrap_or(word.len()));
@@ -44,15 +44,14 @@ fn plain(raw: &str) -> String {
     }
 }
 
-/// The names of the tools of a server, by what the server calls them. Those whose names become the
-/// same get numbers, in the order of what the server calls them; the one that is called exactly so
-/// keeps its name.
+/// Names of the tools of a server, by the server's names. Colliding names get numbers, in the order
+/// of the server's names; one that needs no change keeps its name.
 pub(crate) fn names(server: &str, raw: &[&str]) -> BTreeMap<String, ToolName> {
     let namespace = namespace(server);
     let mut raw: Vec<&str> = raw.to_vec();
     raw.sort_by_key(|name| (plain(name) != **name, *name));
     raw.dedup();
-    // The number that comes next for each word: a server may call ten thousand tools alike.
+    // The next number for each word: a server may have ten thousand tools of the same name.
     let mut next: BTreeMap<String, u32> = BTreeMap::new();
     let mut taken = BTreeSet::new();
     let mut names = BTreeMap::new();
@@ -83,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn names_become_ours() {
+    fn names_are_converted() {
         let raw = ["read_file", "getUser", "a.b/c", "…", "-x"];
         let ours = ["fs/read_file", "fs/getuser", "fs/a-b-c", "fs/tool", "fs/x"];
         assert_eq!(shown("fs", &raw), ours);
     }
 
     #[test]
-    fn names_that_become_the_same_are_numbered_whatever_the_order() {
+    fn colliding_names_are_numbered_independent_of_order() {
         let first = shown("s", &["Foo", "foo", "FOO", "foo-2"]);
         assert_eq!(first, ["s/foo-4", "s/foo", "s/foo-3", "s/foo-2"]);
         let again = shown("s", &["foo-2", "FOO", "foo", "Foo"]);
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_of_others_are_left_to_them() {
+    fn reserved_namespaces_get_a_prefix() {
         for taken in ["builtin", "mcp", "openai", "system", "local"] {
             assert_eq!(namespace(taken), format!("mcp-{taken}"));
         }
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn very_long_names_are_cut_and_stay_apart() {
+    fn very_long_names_are_truncated_and_stay_distinct() {
         let long = |end: &str| format!("{}{end}", "x".repeat(300));
         let (one, two) = (long("1"), long("2"));
         let names = names("s", &[&one, &two]);

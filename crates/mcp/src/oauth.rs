@@ -1,8 +1,7 @@
-//! Signing in to servers over HTTP through a browser, and the tokens that come of it.
+//! Sign-in to servers over HTTP through a browser, and the resulting tokens.
 //!
-//! The authorisation code flow with PKCE, at whatever authorisation server the MCP server names. All
-//! requests go through our own client: encrypted unless both ends are this very machine, never
-//! redirected, answers bounded.
+//! The authorization code flow with PKCE, at the authorization server that the MCP server names. All requests use our
+//! own client: encrypted unless both ends are this machine, never redirected, with bounded responses.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,38 +20,38 @@ use tokio::net::TcpListener;
 
 use crate::definition::{OAuth, ServerDefinition};
 use crate::error::McpError;
-use crate::expand::{self, Reached, is_this_machine};
+use crate::expand::{self, ResolvedServer, is_this_machine};
 use crate::http;
 use crate::link::bounded;
 use crate::post;
 use crate::servers::Options;
 use crate::stdio::with_sources;
 
-/// The longest answer of an authorisation server.
-const LONGEST_ANSWER: usize = 1 << 20;
-/// How long one request to it may take.
-const REQUEST: Duration = Duration::from_secs(30);
-/// How long the person has to sign in.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// Maximum size of a response of an authorization server.
+const MAX_RESPONSE_SIZE: usize = 1 << 20;
+/// Timeout of one request to it.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for the user to sign in.
+const SIGN_IN_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Where tokens are kept, one text for each server. The text is a secret.
+/// Storage of tokens, one text per server. The text is a secret.
 pub trait TokenStore: Send + Sync {
-    /// The text that was kept for a server.
+    /// Returns the stored text of a server.
     fn load(&self, server: &str) -> io::Result<Option<String>>;
-    /// Keeps a text for a server, in place of an earlier one.
+    /// Stores the text of a server, replacing an earlier one.
     fn save(&self, server: &str, text: &str) -> io::Result<()>;
-    /// Forgets the text of a server.
+    /// Deletes the text of a server.
     fn clear(&self, server: &str) -> io::Result<()>;
 }
 
-/// Tokens in files that nobody else may read.
+/// Tokens in files that only the user may read.
 #[derive(Debug, Clone)]
 pub struct FileTokens {
     folder: PathBuf,
 }
 
 impl FileTokens {
-    /// Tokens in this folder, which is made when the first is kept.
+    /// Stores tokens in this directory, which is created with the first one.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -85,7 +84,7 @@ impl TokenStore for FileTokens {
         let new = self
             .folder
             .join(format!(".{server}.{}.new", std::process::id()));
-        // A file of an interrupted attempt may have other rights.
+        // A file left by an interrupted attempt may have other permissions.
         let _unless_there = fs::remove_file(&new);
         let mut opened = fs::OpenOptions::new()
             .write(true)
@@ -105,8 +104,8 @@ impl TokenStore for FileTokens {
     }
 }
 
-/// The tokens of one server, as the SDK wants them.
-struct Kept {
+/// The tokens of one server, behind the interface of the SDK.
+struct ServerCredentials {
     server: String,
     tokens: Arc<dyn TokenStore>,
 }
@@ -116,10 +115,10 @@ fn store_failed(error: impl std::fmt::Display) -> AuthError {
 }
 
 #[async_trait::async_trait]
-impl CredentialStore for Kept {
+impl CredentialStore for ServerCredentials {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         let text = self.tokens.load(&self.server).map_err(store_failed)?;
-        // What cannot be read is as good as nothing: the person signs in again.
+        // Unreadable tokens count as missing: the user signs in again.
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
@@ -133,29 +132,27 @@ impl CredentialStore for Kept {
     }
 }
 
-/// Requests to authorisation servers.
-struct Guarded {
+/// HTTP client for authorization servers.
+struct RestrictedClient {
     client: Client,
     is_local: bool,
 }
 
-impl OAuthHttpClient for Guarded {
+impl OAuthHttpClient for RestrictedClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let failed = |text: String| -> OAuthHttpClientError { io::Error::other(text).into() };
             let request = reqwest::Request::try_from(request.request)?;
             let is_here = is_this_machine(request.url());
             if request.url().scheme() != "https" && !(is_here && self.is_local) {
-                return Err(failed(
-                    "an address of the sign-in is not encrypted".to_owned(),
-                ));
+                return Err(failed("a sign-in URL is not encrypted".to_owned()));
             }
             if is_here && !self.is_local {
                 return Err(failed(
-                    "a server elsewhere names an address on this machine".to_owned(),
+                    "a remote server names a URL on this machine".to_owned(),
                 ));
             }
-            let sent = tokio::time::timeout(REQUEST, self.client.execute(request)).await?;
+            let sent = tokio::time::timeout(REQUEST_TIMEOUT, self.client.execute(request)).await?;
             let response = sent.map_err(reqwest::Error::without_url)?;
             let mut answer = ::http::Response::builder().status(response.status());
             for (name, value) in response.headers() {
@@ -165,8 +162,10 @@ impl OAuthHttpClient for Guarded {
             let mut pieces = response.bytes_stream();
             while let Some(piece) = pieces.next().await {
                 let piece = piece.map_err(reqwest::Error::without_url)?;
-                if body.len() + piece.len() > LONGEST_ANSWER {
-                    return Err(failed("an answer of the sign-in is too long".to_owned()));
+                if body.len() + piece.len() > MAX_RESPONSE_SIZE {
+                    return Err(failed(
+                        "a response of the authorization server is too long".to_owned(),
+                    ));
                 }
                 body.extend_from_slice(&piece);
             }
@@ -183,7 +182,7 @@ fn failed(server: &str, what: &str, error: &AuthError) -> McpError {
     }
 }
 
-/// What proves to a server who we are, with the tokens that are kept for it.
+/// Creates the authorization manager of a server, with its stored tokens.
 pub(crate) async fn manager(
     definition: &ServerDefinition,
     url: &Url,
@@ -191,7 +190,7 @@ pub(crate) async fn manager(
     tokens: Option<Arc<dyn TokenStore>>,
 ) -> Result<AuthorizationManager, McpError> {
     let server = &definition.name;
-    let guarded = Guarded {
+    let guarded = RestrictedClient {
         client,
         is_local: is_this_machine(url),
     };
@@ -202,20 +201,20 @@ pub(crate) async fn manager(
         return Ok(manager);
     };
     let is_known = tokens.load(server).is_ok_and(|text| text.is_some());
-    manager.set_credential_store(Kept {
+    manager.set_credential_store(ServerCredentials {
         server: server.clone(),
         tokens,
     });
     if is_known {
         let begun = manager.initialize_from_store().await;
-        begun.map_err(|error| failed(server, "using the kept token", &error))?;
+        begun.map_err(|error| failed(server, "using the stored token", &error))?;
     }
     Ok(manager)
 }
 
-/// Signs in to a server: has the person visit an address, waits until the browser comes back to this
-/// machine, and keeps the token. `challenge` is what the server said when it demanded the sign-in, as
-/// in [`McpError::Authorization`]. `open` shows the address; it may open a browser too.
+/// Signs in to a server: shows the user an address, waits until the browser is redirected to this machine, and stores
+/// the token. `challenge` is the server's demand for the sign-in, as in [`McpError::Authorization`]. `open` shows the
+/// address; it may open a browser too.
 pub fn login(
     definition: &ServerDefinition,
     options: &Options,
@@ -230,17 +229,17 @@ pub fn login(
     let invalid = |message: &str, fix: &str| McpError::Invalid {
         server: definition.name.clone(),
         message: message.to_owned(),
-        fix: fix.to_owned(),
+        fix: fix.into(),
     };
-    let reached = expand::reached(&definition, &options.variables, &options.folder)?;
-    let Reached::Http { url, .. } = reached else {
-        let message = "it is a program, and programs ask for no sign-in";
-        return Err(invalid(message, "give it what it needs in `env`"));
+    let resolved = expand::resolve(&definition, &options.variables, &options.folder)?;
+    let ResolvedServer::Http { url, .. } = resolved else {
+        let message = "it is a local program, and only servers over HTTP support sign-in";
+        return Err(invalid(message, "pass credentials in `env`"));
     };
     let Some(tokens) = options.tokens.clone() else {
         return Err(invalid(
-            "there is no place for its token",
-            "give one in the options",
+            "there is no token storage",
+            "configure one in the options",
         ));
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -256,7 +255,7 @@ pub fn login(
     runtime.block_on(signing.sign_in(tokens, &open))
 }
 
-/// What is signed in to, and how.
+/// Parameters of a sign-in.
 struct Signing<'a> {
     definition: &'a ServerDefinition,
     url: &'a Url,
@@ -273,7 +272,7 @@ impl Signing<'_> {
         let server = &self.definition.name;
         let here = |error: io::Error| McpError::Authorization {
             server: server.clone(),
-            why: format!("the browser cannot come back to this machine: {error}"),
+            why: format!("the browser cannot be redirected to this machine: {error}"),
             challenge: None,
         };
         let wanted = self.wanted();
@@ -289,15 +288,15 @@ impl Signing<'_> {
         let mut state = OAuthState::Unauthorized(manager);
         let request = self.request(&wanted, &back, known)?;
         let started = state.start_authorization(request).await;
-        started.map_err(|error| failed(server, "asking how to sign in", &error))?;
+        started.map_err(|error| failed(server, "starting the sign-in", &error))?;
         let address = state.get_authorization_url().await;
-        let address = address.map_err(|error| failed(server, "asking how to sign in", &error))?;
+        let address = address.map_err(|error| failed(server, "starting the sign-in", &error))?;
         open(&expand::safe_url(server, &address)?);
-        let came_back = tokio::time::timeout(PATIENCE, browser(&listener, port)).await;
+        let came_back = tokio::time::timeout(SIGN_IN_TIMEOUT, browser(&listener, port)).await;
         let came_back = came_back.map_err(|_| McpError::Timeout {
             server: server.clone(),
-            what: "see you sign in",
-            seconds: PATIENCE.as_secs_f64(),
+            what: "complete the sign-in",
+            seconds: SIGN_IN_TIMEOUT.as_secs_f64(),
         })?;
         let finished = state.handle_callback_url(&came_back.map_err(here)?).await;
         finished.map_err(|error| failed(server, "signing in", &error))
@@ -308,8 +307,7 @@ impl Signing<'_> {
         auth.and_then(|auth| auth.oauth.clone()).unwrap_or_default()
     }
 
-    /// What is asked for: what the definition says, or what the server asks for beside what it knows
-    /// us for already.
+    /// The authorization request: the known scopes, those of the definition, and those of the challenge.
     fn request(
         &self,
         wanted: &OAuth,
@@ -352,15 +350,15 @@ impl Signing<'_> {
     }
 }
 
-/// Waits for the browser and gives the address it came back to.
+/// Waits for the browser and returns the URL it was redirected to.
 async fn browser(listener: &TcpListener, port: u16) -> io::Result<String> {
-    const LONGEST: usize = 16 << 10;
+    const MAX_LENGTH: usize = 16 << 10;
     loop {
         let (mut stream, _) = listener.accept().await?;
         let mut read = Vec::new();
         let mut piece = [0; 1024];
-        while read.len() < LONGEST && !read.windows(4).any(|end| end == b"\r\n\r\n") {
-            let wait = tokio::time::timeout(REQUEST, stream.read(&mut piece)).await;
+        while read.len() < MAX_LENGTH && !read.windows(4).any(|end| end == b"\r\n\r\n") {
+            let wait = tokio::time::timeout(REQUEST_TIMEOUT, stream.read(&mut piece)).await;
             match wait {
                 Ok(Ok(count)) if count > 0 => read.extend_from_slice(&piece[..count]),
                 _ => break,
@@ -370,16 +368,16 @@ async fn browser(listener: &TcpListener, port: u16) -> io::Result<String> {
         let target = text.split_whitespace().nth(1).unwrap_or_default();
         let is_it = text.starts_with("GET ") && target.starts_with("/callback?");
         let (status, words) = if is_it {
-            ("200 OK", "You are back. This page can be closed.")
+            ("200 OK", "Sign-in complete. You can close this page.")
         } else {
-            ("404 Not Found", "Nothing is here.")
+            ("404 Not Found", "Not found.")
         };
         let answer = format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\
              connection: close\r\n\r\n{words}",
             words.len()
         );
-        // A browser that does not wait for the page has come back all the same.
+        // The redirect counts even if the browser does not wait for the page.
         let _unless_gone = stream.write_all(answer.as_bytes()).await;
         if is_it {
             return Ok(format!("http://127.0.0.1:{port}{target}"));

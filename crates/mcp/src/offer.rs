@@ -1,9 +1,9 @@
-//! [`Offer`]: the tools of all servers at one moment.
+//! [`Offer`]: the tools of all servers at one point in time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cleveragents_tools::{Findable, Tool, ToolName, ToolSearch};
+use cleveragents_tools::{SearchableTool, Tool, ToolName, ToolSearch};
 
 use crate::error::McpError;
 use crate::library;
@@ -15,40 +15,40 @@ use crate::tool::McpTool;
 /// A tool that cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The server.
+    /// Name of the server.
     pub server: String,
-    /// What the server calls it.
+    /// The server's name for the tool.
     pub tool: String,
-    /// Why not.
+    /// Reason why it cannot be offered.
     pub why: String,
 }
 
-/// The tools of all servers at one moment.
+/// The tools of all servers at one point in time.
 pub struct Offer {
-    /// The tools, by name.
+    /// Tools, by name.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Those that models are not told of unless they search: too many to be told all.
+    /// Tools that models only find through a search, because there are too many to list.
     pub deferred: BTreeSet<ToolName>,
-    /// Those that cannot be offered.
+    /// Tools that cannot be offered.
     pub left_out: Vec<LeftOut>,
     /// Servers that could not be reached.
     pub failed: Vec<(String, McpError)>,
 }
 
 impl Offer {
-    /// Whether a model is not told of a tool unless it searches.
+    /// Whether models only find a tool through a search.
     pub fn is_deferred(&self, name: &ToolName) -> bool {
         self.deferred.contains(name)
     }
 }
 
 impl Servers {
-    /// The tools of all servers. Those whose tools are not known yet are asked, all at a time.
+    /// The tools of all servers. Servers whose tools are not known yet are asked concurrently.
     pub fn offer(&self) -> Offer {
         self.offer_of(|_| true)
     }
 
-    /// The tools of some servers.
+    /// The tools of selected servers.
     pub fn offer_of(&self, wanted: impl Fn(&str) -> bool) -> Offer {
         let failed = self.prepare(&wanted);
         let mut tools: Vec<Arc<McpTool>> = Vec::new();
@@ -75,7 +75,7 @@ impl Servers {
                         why,
                     });
                 };
-                if !definition.tool_filter.wants(&listed.name) {
+                if !definition.tool_filter.selects(&listed.name) {
                     continue;
                 }
                 if !seen.insert(&listed.name) {
@@ -83,7 +83,7 @@ impl Servers {
                     continue;
                 }
                 let Some(name) = names.get(&listed.name) else {
-                    leave_out("its name cannot be made one of ours".to_owned());
+                    leave_out("its name cannot be converted to a valid tool name".to_owned());
                     continue;
                 };
                 match McpTool::new(server, name.clone(), &listing, listed) {
@@ -110,7 +110,7 @@ impl Servers {
         };
         let mut offered = library::tools(servers);
         if !deferred.is_empty() {
-            let findable = tools.iter().map(|tool| Findable {
+            let findable = tools.iter().map(|tool| SearchableTool {
                 spec: tool.spec().clone(),
                 about: tool.description_alone().to_owned(),
             });

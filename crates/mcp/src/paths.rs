@@ -1,19 +1,18 @@
-//! Arguments that name files: kept inside the sandbox on the way to a server, and named as the
-//! sandbox names them on the way back.
+//! Arguments that contain file paths: confined to the sandbox on the way to a server, and converted to sandbox paths on
+//! the way back.
 //!
-//! An argument names a file when its name says so, when its schema has the format `path`, when the
-//! definition lists it, or when it is a `file:` address. Any other text that is the absolute path of
-//! something that exists is looked at too. Servers over HTTP have no part in this machine's files: of
-//! their arguments only those that the definition lists are looked at.
+//! An argument is a path when its name indicates one, when its schema has the format `path`, when the definition lists it, or
+//! when it is a `file:` URL. Any other text that is the absolute path of an existing file is checked too. Servers over
+//! HTTP have no access to this machine's files: of their arguments only those that the definition lists are checked.
 
-use cleveragents_tools::{Access, Grounds, Subject, Unprepared, locate};
+use cleveragents_tools::{Access, Grounds, PrepareError, Subject, locate};
 use reqwest::Url;
 use serde_json::{Map, Value};
 
 use crate::definition::{ServerDefinition, Transport};
 use crate::expand::Secrets;
 
-/// Names of arguments that are files whatever they look like.
+/// Argument names that always mean a path.
 const NAMES: &[&str] = &[
     "path",
     "paths",
@@ -29,7 +28,7 @@ const NAMES: &[&str] = &[
     "cwd",
     "root",
 ];
-/// Ends of such names.
+/// Suffixes of such names.
 const ENDS: &[&str] = &[
     "_path",
     "_paths",
@@ -39,7 +38,7 @@ const ENDS: &[&str] = &[
     "_directory",
     "_folder",
 ];
-/// Names that are files when their value looks like one.
+/// Argument names that mean a path when the value looks like one.
 const MAYBE: &[&str] = &[
     "source",
     "destination",
@@ -50,7 +49,7 @@ const MAYBE: &[&str] = &[
     "output",
 ];
 
-/// What is looked for.
+/// State of the search for paths.
 struct Search<'a> {
     definition: &'a ServerDefinition,
     access: Access,
@@ -58,15 +57,15 @@ struct Search<'a> {
     subjects: Vec<Subject>,
 }
 
-/// Finds the arguments that name files, puts the places in the sandbox in, and tells them. What
-/// leads out of the sandbox is refused. Without a sandbox arguments stay as they are.
+/// Finds the arguments that contain paths, replaces them with real paths in the sandbox, and returns them. A path that
+/// leads out of the sandbox is refused. Without a sandbox arguments stay unchanged.
 pub(crate) fn find(
     definition: &ServerDefinition,
     schema: &Value,
     access: Access,
     arguments: &mut Map<String, Value>,
     grounds: Grounds<'_>,
-) -> Result<Vec<Subject>, Unprepared> {
+) -> Result<Vec<Subject>, PrepareError> {
     let mut search = Search {
         definition,
         access,
@@ -82,7 +81,7 @@ impl Search<'_> {
         &mut self,
         fields: &mut Map<String, Value>,
         properties: Option<&Value>,
-    ) -> Result<(), Unprepared> {
+    ) -> Result<(), PrepareError> {
         for (name, value) in fields {
             let schema = properties.and_then(|properties| properties.get(name));
             self.value(name, value, schema)?;
@@ -95,7 +94,7 @@ impl Search<'_> {
         name: &str,
         value: &mut Value,
         schema: Option<&Value>,
-    ) -> Result<(), Unprepared> {
+    ) -> Result<(), PrepareError> {
         match value {
             Value::String(text) => {
                 if self.is_file(name, text, schema) {
@@ -135,13 +134,13 @@ impl Search<'_> {
             || (text.len() > 1 && text.starts_with('/') && std::fs::symlink_metadata(text).is_ok())
     }
 
-    /// The place that a text means, in the words of the server.
-    fn place(&mut self, text: &str) -> Result<String, Unprepared> {
+    /// Resolves a text to the real path for the server.
+    fn place(&mut self, text: &str) -> Result<String, PrepareError> {
         if self.grounds.workspace.is_none() {
             self.subjects.push(Subject::Text(text.to_owned()));
             return Ok(text.to_owned());
         }
-        let outside = |why: &str| Unprepared::Outside {
+        let outside = |why: &str| PrepareError::Outside {
             path: text.chars().take(300).collect(),
             why: why.to_owned(),
         };
@@ -149,20 +148,21 @@ impl Search<'_> {
             let path = Url::parse(text)
                 .ok()
                 .and_then(|url| url.to_file_path().ok())
-                .ok_or_else(|| outside("it is not the address of a file on this machine"))?;
-            let path = path.to_str().ok_or_else(|| outside("it is not text"))?;
+                .ok_or_else(|| outside("it is not the URL of a file on this machine"))?;
+            let path = path.to_str().ok_or_else(|| outside("it is not UTF-8"))?;
             let real = self.locate(path)?;
-            let url = Url::from_file_path(&real).map_err(|()| outside("it has no address"))?;
+            let url = Url::from_file_path(&real)
+                .map_err(|()| outside("it cannot be expressed as a URL"))?;
             return Ok(url.to_string());
         }
         self.locate(text)
     }
 
-    fn locate(&mut self, path: &str) -> Result<String, Unprepared> {
+    fn locate(&mut self, path: &str) -> Result<String, PrepareError> {
         let located = locate(self.grounds, path, self.access)?;
-        let real = located.real.to_str().ok_or_else(|| Unprepared::Outside {
+        let real = located.real.to_str().ok_or_else(|| PrepareError::Outside {
             path: path.to_owned(),
-            why: "its name is not text, which this server cannot be told".to_owned(),
+            why: "its name is not UTF-8, which the server does not support".to_owned(),
         })?;
         self.subjects.push(located.subject);
         Ok(real.to_owned())
@@ -174,7 +174,7 @@ fn is_file_address(text: &str) -> bool {
         .is_some_and(|start| start.eq_ignore_ascii_case("file:"))
 }
 
-/// `filePath` and `file-path` as `file_path`.
+/// Converts `filePath` and `file-path` to `file_path`.
 fn snake(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
@@ -190,15 +190,15 @@ fn snake(name: &str) -> String {
     snake
 }
 
-/// Names places as the sandbox names them.
+/// Converts real paths to sandbox paths.
 pub(crate) struct Rewriter {
-    /// The folder of each part, and what stands for it, the longest first.
+    /// Directory of each sandbox member and its alias, longest first.
     parts: Vec<(String, String)>,
     pub(crate) secrets: Secrets,
 }
 
 impl Rewriter {
-    /// For the sandbox of a call.
+    /// Creates a rewriter for the sandbox of a call.
     pub(crate) fn new(grounds: Grounds<'_>) -> Self {
         let parts = grounds
             .workspace
@@ -219,7 +219,7 @@ impl Rewriter {
         }
     }
 
-    /// A text of a server with the sandbox's names in it, and without our secrets.
+    /// A text of a server with sandbox paths, and without our secrets.
     pub(crate) fn back(&self, text: &str) -> String {
         let mut text = self.secrets.hide(text);
         for (folder, alias) in &self.parts {
@@ -238,7 +238,7 @@ impl Rewriter {
         text
     }
 
-    /// The same in every text of a value.
+    /// Rewrites every text of a JSON value.
     pub(crate) fn back_in(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.back(text),
@@ -249,7 +249,7 @@ impl Rewriter {
     }
 }
 
-/// Replaces a folder where its name ends there, and not that of its neighbour `folder-2`.
+/// Replaces a directory only as a whole path segment, not in its neighbour `folder-2`.
 fn whole_words(text: &str, folder: &str, alias: &str) -> String {
     let mut rest = text;
     let mut done = String::with_capacity(text.len());
@@ -272,14 +272,14 @@ mod tests {
     use super::{snake, whole_words};
 
     #[test]
-    fn names_in_all_spellings_are_the_same() {
+    fn spellings_of_names_are_normalized() {
         for name in ["filePath", "file-path", "file_path", "FilePath"] {
             assert_eq!(snake(name), "file_path");
         }
     }
 
     #[test]
-    fn a_neighbour_of_a_folder_is_another_folder() {
+    fn folders_with_the_same_prefix_are_not_replaced() {
         let text = "in /a/b and /a/b-2, not \"/a/b\"";
         let done = whole_words(text, "/a/b", "part");
         assert_eq!(done, "in part and /a/b-2, not \"part\"");

@@ -1,5 +1,5 @@
-//! [`Bounded`]: requests over HTTP whose answers are cut off when they are too long. The SDK bounds
-//! the events of a stream, and not a plain answer.
+//! [`BoundedClient`]: HTTP requests with a limit on the response size. The SDK limits the events of a
+//! stream, but not a plain response.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,17 +18,17 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 
 use crate::link::bounded;
-use crate::stdio::{LONGEST_MESSAGE, Message};
+use crate::stdio::{MAX_MESSAGE_SIZE, Message};
 
 const SESSION: &str = "mcp-session-id";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-/// The longest answer that is only an error.
-const LONGEST_ERROR: usize = 64 << 10;
+/// Maximum size of an error response.
+const MAX_ERROR_SIZE: usize = 64 << 10;
 
-/// A client whose answers are bounded.
+/// A client with bounded responses.
 #[derive(Clone)]
-pub(crate) struct Bounded(pub(crate) Client);
+pub(crate) struct BoundedClient(pub(crate) Client);
 
 type Problem = StreamableHttpError<reqwest::Error>;
 
@@ -36,7 +36,7 @@ fn unexpected(text: impl Into<String>) -> Problem {
     StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text.into()))
 }
 
-impl StreamableHttpClient for Bounded {
+impl StreamableHttpClient for BoundedClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -93,13 +93,13 @@ impl StreamableHttpClient for Bounded {
                 last_event_id,
                 auth_header,
                 custom_headers,
-                LONGEST_MESSAGE,
+                MAX_MESSAGE_SIZE,
             )
             .await
     }
 }
 
-/// Understands an answer.
+/// Parses a response.
 async fn answered(
     message: &ClientJsonRpcMessage,
     has_session: bool,
@@ -131,19 +131,19 @@ async fn answered(
         return Ok(StreamableHttpPostResponse::Sse(events, session));
     }
     if kind.starts_with(JSON) {
-        let body = whole(response, LONGEST_MESSAGE).await?;
+        let body = whole(response, MAX_MESSAGE_SIZE).await?;
         let mut message = Message::default();
         message.see(&body).map_err(unexpected)?;
         return match serde_json::from_slice(&body) {
             Ok(parsed) => Ok(StreamableHttpPostResponse::Json(parsed, session)),
             Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
-            Err(error) => Err(unexpected(format!("its answer is none: {error}"))),
+            Err(error) => Err(unexpected(format!("its response is invalid: {error}"))),
         };
     }
     Err(StreamableHttpError::UnexpectedContentType(Some(kind)))
 }
 
-/// Whether the server wants to know who we are, or more of us than it knows.
+/// Fails when the server requires a sign-in, or more scopes.
 fn challenged(response: &Response) -> Result<(), Problem> {
     let Some(challenge) = response.headers().get(WWW_AUTHENTICATE) else {
         return Ok(());
@@ -163,7 +163,7 @@ fn challenged(response: &Response) -> Result<(), Problem> {
     }
 }
 
-/// What a challenge asks us to be known for.
+/// The scope that a challenge requires.
 pub(crate) fn scope(challenge: &str) -> Option<String> {
     let (_, rest) = challenge.split_once("scope=")?;
     Some(match rest.strip_prefix('"') {
@@ -172,7 +172,7 @@ pub(crate) fn scope(challenge: &str) -> Option<String> {
     })
 }
 
-/// An answer that is an error.
+/// Handles an error response.
 async fn refused(
     message: &ClientJsonRpcMessage,
     has_session: bool,
@@ -187,39 +187,39 @@ async fn refused(
     if status == StatusCode::TOO_MANY_REQUESTS {
         return Err(HttpStatusError::new(status.as_u16(), retry).into());
     }
-    let body = whole(response, LONGEST_ERROR).await.unwrap_or_default();
-    let told = match serde_json::from_slice(&body) {
+    let body = whole(response, MAX_ERROR_SIZE).await.unwrap_or_default();
+    let parsed = match serde_json::from_slice(&body) {
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
         _ => None,
     };
-    // A server of the older protocol refuses what it does not know in its own way.
+    // A server of the older protocol rejects the unknown request in its own way.
     if let ClientJsonRpcMessage::Request(request) = message
         && matches!(request.request, ClientRequest::DiscoverRequest(_))
         && !has_session
         && status.is_client_error()
         && !is_unknown
     {
-        let error = told.map_or_else(
+        let error = parsed.map_or_else(
             || ErrorData::invalid_request(format!("HTTP {status}"), None),
-            |told| told.error,
+            |parsed| parsed.error,
         );
         let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
         return Ok(StreamableHttpPostResponse::Json(answer, None));
     }
-    match told {
-        Some(told) if !is_unknown => Ok(StreamableHttpPostResponse::Json(
-            ServerJsonRpcMessage::Error(told),
+    match parsed {
+        Some(parsed) if !is_unknown => Ok(StreamableHttpPostResponse::Json(
+            ServerJsonRpcMessage::Error(parsed),
             None,
         )),
         _ if status.is_server_error() => Err(HttpStatusError::new(status.as_u16(), retry).into()),
         _ => {
-            let said = bounded(&String::from_utf8_lossy(&body));
-            Err(unexpected(format!("HTTP {status}: {said}")))
+            let text = bounded(&String::from_utf8_lossy(&body));
+            Err(unexpected(format!("HTTP {status}: {text}")))
         }
     }
 }
 
-/// The whole of an answer, unless it is too long.
+/// Reads a complete response of at most `longest` bytes.
 async fn whole(response: Response, longest: usize) -> Result<Vec<u8>, Problem> {
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
@@ -227,14 +227,16 @@ async fn whole(response: Response, longest: usize) -> Result<Vec<u8>, Problem> {
         let piece = piece?;
         if body.len() + piece.len() > longest {
             let most = longest >> 20;
-            return Err(unexpected(format!("its answer has more than {most} MiB")));
+            return Err(unexpected(format!(
+                "its response is larger than {most} MiB"
+            )));
         }
         body.extend_from_slice(&piece);
     }
     Ok(body)
 }
 
-/// The pieces of a stream of events, until one event is too long.
+/// The chunks of an event stream, until one event is too long.
 fn bounded_events(
     response: Response,
 ) -> impl futures_util::Stream<Item = Result<bytes::Bytes, std::io::Error>> + Send {
@@ -254,7 +256,7 @@ fn bounded_events(
                 };
             }
             line.see(&piece).map_err(std::io::Error::other)?;
-            if event > LONGEST_MESSAGE {
+            if event > MAX_MESSAGE_SIZE {
                 return Err(std::io::Error::other("it sent an event that is too long"));
             }
             Ok(piece)

@@ -1,5 +1,5 @@
-//! [`PrivateFolders`]: the home of a server's program, which stays between its starts so that downloaded
-//! packages are found again, and a temporary folder for each start, which is removed after it.
+//! [`PrivateFolders`]: the home directory of a server's program, which persists between starts so that downloaded
+//! packages are reused, and a temporary directory for each start, which is removed after it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cleveragents_process::prepare_home;
 use fs_err as fs;
 
-/// The folders of one start of a server.
+/// The directories of one start of a server.
 #[derive(Debug)]
 pub(crate) struct PrivateFolders {
     pub(crate) home: PathBuf,
     pub(crate) temporary: PathBuf,
-    /// Locked as long as the program runs, by which others know that the temporary folder is in use.
+    /// Locked while the program runs, to mark the temporary directory as in use for other processes.
     _in_use: std::fs::File,
-    /// Removed with everything in it at the end.
+    /// Directory that is removed with its contents at the end.
     removed: PathBuf,
 }
 
 impl PrivateFolders {
-    /// Makes the folders of a server. Without a folder for all of them, its home ends with it.
+    /// Creates the directories of a server. Without `homes`, its home is removed at the end.
     pub(crate) fn make(homes: Option<&Path>, server: &str) -> io::Result<Self> {
         let Some(homes) = homes else {
             let (whole, in_use) = locked_folder(&std::env::temp_dir(), "mcp-")?;
@@ -51,7 +51,7 @@ impl PrivateFolders {
 
 impl Drop for PrivateFolders {
     fn drop(&mut self) {
-        // What cannot be removed now is tried again at the next start.
+        // If removal fails, the next start tries again.
         let _left = fs::remove_dir_all(&self.removed);
     }
 }
@@ -64,7 +64,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
         .create(folder)
 }
 
-/// Makes a folder with a new name and locks it.
+/// Creates a directory with a new name and locks it.
 fn locked_folder(parent: &Path, prefix: &str) -> io::Result<(PathBuf, std::fs::File)> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -93,13 +93,13 @@ fn locked_folder(parent: &Path, prefix: &str) -> io::Result<(PathBuf, std::fs::F
     }
 }
 
-/// Removes the temporary folders of starts whose process died before it could.
+/// Removes the temporary directories of starts whose process died before it could.
 fn remove_unused(all: &Path) -> io::Result<()> {
     for entry in fs::read_dir(all)?.filter_map(Result::ok) {
         let Ok(file) = std::fs::File::open(entry.path()) else {
             continue;
         };
-        // Locked until it is removed, so that nobody begins to use it meanwhile.
+        // Locked until it is removed, so that no process starts to use it meanwhile.
         if file.try_lock().is_ok() {
             let _unless_removed = fs::remove_dir_all(entry.path());
         }

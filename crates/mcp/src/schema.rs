@@ -1,10 +1,10 @@
-//! The JSON schema of a file that describes a server, for editors.
+//! The JSON schema of a server definition file, for editors.
 
 use serde_json::Value;
 
 use crate::definition::ServerDefinition;
 
-/// The schema of one server.
+/// Schema of one server.
 pub fn schema() -> Value {
     schemars::schema_for!(ServerDefinition).to_value()
 }
@@ -14,7 +14,7 @@ mod tests {
     use super::schema;
 
     #[test]
-    fn the_schema_knows_the_fields_and_refuses_others() {
+    fn the_schema_rejects_unknown_fields() {
         let schema = schema();
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(schema["required"], serde_json::json!(["name"]));

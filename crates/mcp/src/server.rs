@@ -1,13 +1,13 @@
-//! [`Server`]: one server over its whole life: started when it is needed, by one task whoever asks,
-//! stopped when nobody needs it, started again after a crash.
+//! [`Server`]: the lifecycle of one server: started when needed, by a single task however many callers there are,
+//! stopped when idle, restarted after a crash.
 //!
-//! A server over HTTP has one connection. A program has one for each sandbox in which its tools are called, since
-//! it sees only that sandbox; the connection without a sandbox ends when the first one with a sandbox is made.
+//! A server over HTTP has one connection. A program has one for each sandbox in which its tools are called, since it
+//! sees only that sandbox; the connection without a sandbox ends when the first one with a sandbox is made.
 //!
-//! The state is behind a lock that is held for a few instructions only, never while anything is
-//! awaited. A request counts as in flight from before its connection is looked for until its answer is
-//! there, under the same lock that decides on idleness: a busy server is never stopped. Every task
-//! belongs to the tracker of the [`Servers`](crate::Servers) and ends with it.
+//! The state is behind a lock that is held for a few instructions only, never across an await. A request counts as in
+//! flight from before its connection is looked up until its answer arrives, under the same lock that decides on
+//! idleness: a busy server is never stopped. Every task belongs to the tracker of the [`Servers`](crate::Servers) and
+//! ends with it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,19 +25,19 @@ use crate::definition::{ServerDefinition, Transport};
 use crate::driver::Engine;
 use crate::error::{McpError, STARTING};
 use crate::expand::{self, Secrets};
-use crate::handler::News;
-use crate::link::{Link, Making};
+use crate::handler::ListChanges;
+use crate::link::{ConnectionParameters, Link};
 use crate::listing::Listing;
 use crate::servers::Options;
 
-/// How often a connection is looked after.
-const ROUND: Duration = Duration::from_millis(250);
-/// Changes of lists that come in a row are one.
+/// Interval at which a connection is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// Notifications of changed lists within this time are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
 pub(crate) type Outcome = Result<Arc<Link>, McpError>;
 
-/// A connection that is there, or on its way.
+/// A connection that exists or is being made.
 #[derive(Clone)]
 pub(crate) struct Attempt {
     number: usize,
@@ -47,26 +47,26 @@ pub(crate) struct Attempt {
 /// A connection and the sandbox it is for.
 struct Connection {
     attempt: Attempt,
-    /// The folders that the program sees besides those of its definition; none for servers over HTTP.
+    /// Directories that the program sees in addition to those of its definition; none for servers over HTTP.
     folders: WorkspaceFolders,
     in_flight: usize,
     used: Instant,
 }
 
 impl Attempt {
-    /// Whether there was a connection, and it died.
+    /// Whether the connection was established and then lost.
     fn has_crashed(&self) -> bool {
         matches!(&*self.outcome.borrow(), Some(Ok(link)) if link.is_dead())
     }
 
-    /// Ends the connection: the task that looks after it sees it closed.
+    /// Ends the connection: the task that supervises it sees it closed.
     fn cancel(&self) {
         if let Some(Ok(link)) = &*self.outcome.borrow() {
             link.service.cancellation_token().cancel();
         }
     }
 
-    /// Whether a new one is needed.
+    /// Whether a new connection is needed.
     fn is_over(&self) -> bool {
         match &*self.outcome.borrow() {
             None => false,
@@ -84,12 +84,13 @@ struct State {
     secrets: Secrets,
 }
 
-/// What the servers share.
+/// State shared by all servers.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct ServerContext {
     pub(crate) options: Arc<Options>,
     pub(crate) runtime: Handle,
-    /// Whoever waits for a server drives it. Tasks do not keep it: it ends with [`Servers`](crate::Servers).
+    /// Callers that wait for a server run this engine. Tasks do not keep it alive: it ends with
+    /// [`Servers`](crate::Servers).
     pub(crate) engine: Weak<Engine>,
     pub(crate) tracker: TaskTracker,
 }
@@ -97,9 +98,9 @@ pub(crate) struct Shared {
 /// One server.
 pub(crate) struct Server {
     pub(crate) definition: Arc<ServerDefinition>,
-    pub(crate) shared: Shared,
+    pub(crate) shared: ServerContext,
     pub(crate) callers: Arc<Callers>,
-    news: Arc<News>,
+    news: Arc<ListChanges>,
     closing: CancellationToken,
     starts: AtomicUsize,
     state: Mutex<State>,
@@ -112,7 +113,7 @@ impl State {
     }
 }
 
-/// A request in flight on the connection of this number, until it is dropped.
+/// A request in flight on the connection with this number, until it is dropped.
 pub(crate) struct InFlight(Arc<Server>, usize);
 
 impl Drop for InFlight {
@@ -129,7 +130,7 @@ impl Server {
     pub(crate) fn new(
         definition: ServerDefinition,
         known: Option<Listing>,
-        shared: Shared,
+        shared: ServerContext,
     ) -> Arc<Self> {
         Arc::new(Self {
             definition: Arc::new(definition),
@@ -152,22 +153,22 @@ impl Server {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many connections were begun.
+    /// Number of connections started so far.
     pub(crate) fn starts(&self) -> usize {
         self.starts.load(Ordering::SeqCst)
     }
 
-    /// What it offers, as far as that is known.
+    /// Last listing of the server, if any.
     pub(crate) fn listing(&self) -> Option<Arc<Listing>> {
         self.lock().listing.clone()
     }
 
-    /// Whether there is a connection.
+    /// Whether there is a live connection.
     pub(crate) fn is_connected(&self) -> bool {
         self.current().is_some()
     }
 
-    /// The newest connection that lives.
+    /// The newest live connection.
     fn current(&self) -> Option<Arc<Link>> {
         let state = self.lock();
         let mut connections = state.connections.iter().rev();
@@ -177,7 +178,7 @@ impl Server {
         })
     }
 
-    /// The end of what the running server wrote to standard error.
+    /// End of the running server's standard error.
     pub(crate) fn log(&self) -> String {
         self.current().map(|link| link.log()).unwrap_or_default()
     }
@@ -190,14 +191,14 @@ impl Server {
         }
     }
 
-    /// Begins a request in a sandbox: finds its connection, or has one made, and counts as in flight.
+    /// Starts a request in a sandbox: finds its connection, or starts one, and counts as in flight.
     pub(crate) fn enter(
         self: &Arc<Self>,
         folders: WorkspaceFolders,
     ) -> Result<(InFlight, Attempt), McpError> {
         let folders = match self.definition.transport() {
             Transport::Stdio => folders,
-            // It sees nothing of this machine.
+            // A remote server sees nothing of this machine.
             Transport::Sse | Transport::StreamableHttp => WorkspaceFolders::default(),
         };
         let mut state = self.lock();
@@ -221,7 +222,7 @@ impl Server {
         if state.has_crashed && !self.definition.auto_restart {
             return Err(McpError::Unreachable {
                 server: self.definition.name.clone(),
-                why: "it has crashed, and `auto_restart` is off".to_owned(),
+                why: "it crashed, and `auto_restart` is off".to_owned(),
                 log: String::new(),
             });
         }
@@ -238,7 +239,7 @@ impl Server {
         Ok((InFlight(Arc::clone(self), attempt.number), attempt))
     }
 
-    /// Begins a request that any connection can answer.
+    /// Starts a request that any connection can answer.
     fn enter_any(self: &Arc<Self>) -> Result<(InFlight, Attempt), McpError> {
         let folders = {
             let state = self.lock();
@@ -250,8 +251,7 @@ impl Server {
         self.enter(folders.unwrap_or_default())
     }
 
-    /// Has a connection made by a task of its own, so that a caller that goes away takes nothing
-    /// with it.
+    /// Connects in a separate task, so that the connection survives a caller that leaves.
     fn begin(self: &Arc<Self>, folders: WorkspaceFolders) -> Attempt {
         let number = self.starts.fetch_add(1, Ordering::SeqCst);
         let (tell, outcome) = watch::channel(None);
@@ -268,10 +268,10 @@ impl Server {
                 Err(error) => tracing::warn!(server, %error, "MCP server not started"),
             }
             let link = opened.as_ref().ok().cloned();
-            // Nobody may wait for it any more.
+            // No caller may be waiting for it any more.
             let _unless_gone = tell.send(Some(opened));
             if let Some(link) = link {
-                this.look_after(number, &link).await;
+                this.supervise(number, &link).await;
             }
         };
         self.shared.tracker.spawn_on(task, &self.shared.runtime);
@@ -280,13 +280,13 @@ impl Server {
 
     async fn open(&self, folders: WorkspaceFolders) -> Outcome {
         let options = &self.shared.options;
-        let reached = expand::reached(&self.definition, &options.variables, &options.folder)?;
-        self.lock().secrets = Secrets::of(&reached);
-        // News of an earlier connection mean nothing to this one.
+        let resolved = expand::resolve(&self.definition, &options.variables, &options.folder)?;
+        self.lock().secrets = Secrets::from_server(&resolved);
+        // Notifications of an earlier connection do not concern this one.
         self.news.take();
-        let making = Making {
+        let making = ConnectionParameters {
             definition: Arc::clone(&self.definition),
-            reached,
+            resolved,
             callers: Arc::clone(&self.callers),
             news: Arc::clone(&self.news),
             tokens: options.tokens.clone(),
@@ -317,8 +317,8 @@ impl Server {
         })
     }
 
-    /// Looks after a connection until its end: idleness, news, crashes, shutdown.
-    async fn look_after(&self, number: usize, link: &Arc<Link>) {
+    /// Supervises a connection until its end: idleness, notifications, crashes, shutdown.
+    async fn supervise(&self, number: usize, link: &Arc<Link>) {
         let hearing = Arc::clone(link);
         let ended = CancellationToken::new();
         let heard = ended.clone();
@@ -326,7 +326,7 @@ impl Server {
             async move {
                 tokio::select! {
                     () = heard.cancelled() => {}
-                    () = hearing.hear_news() => {}
+                    () = hearing.subscribe_to_changes() => {}
                 }
             },
             &self.shared.runtime,
@@ -334,7 +334,7 @@ impl Server {
         loop {
             tokio::select! {
                 () = self.closing.cancelled() => break,
-                () = sleep(ROUND) => {}
+                () = sleep(CHECK_INTERVAL) => {}
                 () = self.news.bell.notified() => {
                     tokio::select! {
                         () = self.closing.cancelled() => break,
@@ -343,7 +343,7 @@ impl Server {
                     self.refresh_if_stale(link).await;
                 }
             }
-            if self.is_to_end(number, link) {
+            if self.should_end(number, link) {
                 break;
             }
         }
@@ -351,11 +351,11 @@ impl Server {
         link.close().await;
     }
 
-    /// Whether a connection is dead or idle. From then on nobody gets it any more.
-    fn is_to_end(&self, number: usize, link: &Link) -> bool {
+    /// Whether a connection is dead or idle. If so, no further request gets it.
+    fn should_end(&self, number: usize, link: &Link) -> bool {
         let mut state = self.lock();
         let is_dead = link.is_dead();
-        // Nobody gets it any more when it is not in the list.
+        // A connection that is not in the list gets no further requests.
         let Some(connection) = state.connection(number) else {
             return true;
         };
@@ -383,13 +383,13 @@ impl Server {
         if !self.news.take() {
             return;
         }
-        // A list that cannot be had leaves the old one; calls of changed tools fail by themselves.
+        // If the list cannot be fetched, the old one stays; calls of changed tools fail by themselves.
         if let Ok(Ok(listing)) = timeout(self.definition.timeout(), link.list()).await {
             self.lock().listing = Some(Arc::new(listing));
         }
     }
 
-    /// The connection of an attempt, and a list of tools that is not of yesterday.
+    /// Returns the connection of an attempt, after refreshing an outdated list of tools.
     pub(crate) async fn link(&self, mut attempt: Attempt) -> Outcome {
         let outcome = attempt.outcome.wait_for(Option::is_some).await;
         let outcome = outcome.map_or_else(|_| None, |outcome| outcome.clone());
@@ -409,7 +409,7 @@ impl Server {
         Ok(self.listing().unwrap_or_default())
     }
 
-    /// What must not come back from it.
+    /// Values that must not appear in its texts.
     pub(crate) fn secrets(&self) -> Secrets {
         self.lock().secrets.clone()
     }
@@ -420,12 +420,12 @@ impl Server {
         }
     }
 
-    /// What it said when it last demanded a sign-in.
+    /// The challenge with which it last required a sign-in.
     pub(crate) fn challenge(&self) -> Option<String> {
         self.lock().challenge.clone()
     }
 
-    /// Forgets the connection; the next request makes a new one.
+    /// Drops the connection; the next request makes a new one.
     pub(crate) fn reconnect(&self) {
         let mut state = self.lock();
         state.challenge = None;
@@ -434,14 +434,14 @@ impl Server {
         }
     }
 
-    /// Ends everything; what was in flight fails.
+    /// Ends all connections; requests in flight fail.
     pub(crate) fn close(&self) {
         let _state = self.lock();
         self.closing.cancel();
     }
 }
 
-/// Ends connections without a sandbox that nobody uses: calls in a sandbox need another one.
+/// Ends unused connections without a sandbox: calls in a sandbox need another one.
 fn retire(state: &mut State) {
     let (retired, left): (Vec<_>, Vec<_>) = state
         .connections

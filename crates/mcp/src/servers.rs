@@ -1,4 +1,4 @@
-//! [`Servers`]: all servers there are, the runtime they live in, and what they offer together.
+//! [`Servers`]: all servers, their runtime, and the tools they offer together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,29 +15,29 @@ use crate::error::McpError;
 use crate::expand::Variables;
 use crate::listing::Listing;
 use crate::oauth::TokenStore;
-use crate::server::{Server, Shared};
+use crate::server::{Server, ServerContext};
 
-/// With more tools than this the others are found through a search.
+/// Default for [`Options::most_offered`].
 pub const MOST_OFFERED: usize = 40;
 
-/// What servers need of the rest of the program.
+/// Settings of all servers.
 #[derive(Clone)]
 pub struct Options {
-    /// Gives the values of `${NAME}` in definitions.
+    /// Returns the values of `${NAME}` in definitions.
     pub variables: Variables,
-    /// What a relative `cwd` of a definition begins at.
+    /// Base directory for a relative `cwd` of a definition.
     pub folder: PathBuf,
-    /// Where programs have their private homes, each in a folder of its server's name. Without it their homes
-    /// end with them.
+    /// Parent directory of the programs' private homes, each named like its server. Without it, homes are removed with
+    /// their programs.
     pub homes: Option<PathBuf>,
-    /// Where tokens of servers over HTTP are kept.
+    /// Storage for tokens of servers over HTTP.
     pub tokens: Option<Arc<dyn TokenStore>>,
-    /// With more tools than this the others are found through a search.
+    /// Maximum number of tools offered directly; with more, the others are found through a search.
     pub most_offered: usize,
 }
 
 impl Options {
-    /// No variables, no tokens, homes that end with their programs.
+    /// No variables, no tokens, temporary homes.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             variables: Arc::new(|_| None),
@@ -49,22 +49,22 @@ impl Options {
     }
 }
 
-/// How it stands with a server.
+/// Status of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// Whether there is a connection.
     pub is_connected: bool,
-    /// How many connections were begun.
+    /// Number of connections started so far.
     pub starts: usize,
-    /// The end of what its program wrote to standard error.
+    /// End of its program's standard error.
     pub log: String,
 }
 
-/// All servers there are. Dropping it ends them all.
+/// All servers. Dropping it ends them all.
 pub struct Servers {
     by_name: RwLock<BTreeMap<String, Arc<Server>>>,
-    shared: Shared,
-    /// Dropped last: it drives the others.
+    shared: ServerContext,
+    /// Dropped last, because it runs the tasks of the others.
     driver: Driver,
 }
 
@@ -75,12 +75,12 @@ impl fmt::Debug for Servers {
 }
 
 impl Servers {
-    /// No servers yet.
+    /// Creates an empty set of servers.
     pub fn new(options: Options) -> io::Result<Self> {
         let driver = Driver::new()?;
         Ok(Self {
             by_name: RwLock::default(),
-            shared: Shared {
+            shared: ServerContext {
                 options: Arc::new(options),
                 runtime: driver.engine().handle().clone(),
                 engine: Arc::downgrade(driver.engine()),
@@ -90,8 +90,7 @@ impl Servers {
         })
     }
 
-    /// Adds a server. With `known`, what it offered the last time, it is not started before one of
-    /// its tools is called.
+    /// Adds a server. With `known`, its last listing, it is not started before one of its tools is called.
     pub fn add(
         &self,
         definition: ServerDefinition,
@@ -111,7 +110,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Takes a server out and ends it. Its tools fail from now on.
+    /// Removes a server and ends it. Its tools fail from now on.
     pub fn remove(&self, name: &str) -> Result<(), McpError> {
         let mut servers = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         let server = servers
@@ -121,7 +120,7 @@ impl Servers {
         Ok(())
     }
 
-    /// The names of all, in order.
+    /// Names of all servers, sorted.
     pub fn names(&self) -> Vec<String> {
         let servers = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         servers.keys().cloned().collect()
@@ -142,7 +141,7 @@ impl Servers {
         self.shared.options.most_offered
     }
 
-    /// How it stands with a server.
+    /// Status of a server.
     pub fn status(&self, name: &str) -> Result<Status, McpError> {
         let server = self.get(name)?;
         Ok(Status {
@@ -152,7 +151,7 @@ impl Servers {
         })
     }
 
-    /// What a server offers; asks it when it was never asked.
+    /// Returns the listing of a server; fetches it if necessary.
     pub fn listing(&self, name: &str) -> Result<Arc<Listing>, McpError> {
         let server = self.get(name)?;
         match server.listing() {
@@ -161,7 +160,7 @@ impl Servers {
         }
     }
 
-    /// Connects to a server, unless there is a connection, and tells what it offers.
+    /// Connects to a server, unless there is a connection, and returns what it offers.
     pub fn connect(&self, name: &str) -> Result<Arc<Listing>, McpError> {
         let server = self.get(name)?;
         let mut outcome = self.wait_for_all(vec![server]);
@@ -170,14 +169,13 @@ impl Servers {
             .map_or_else(|| Err(McpError::NotFound(name.to_owned())), |(_, one)| one)
     }
 
-    /// Connects to all servers at the same time and tells what each one offers, by name. It takes
-    /// as long as the slowest.
+    /// Connects to all servers concurrently and returns what each one offers, by name. It takes as long as the slowest.
     pub fn connect_all(&self) -> Vec<(String, Result<Arc<Listing>, McpError>)> {
         self.wait_for_all(self.all())
     }
 
-    /// Connects to those servers, all at a time, whose tools are not known yet and to those that are
-    /// not to be started only when needed. Tells which ones failed.
+    /// Connects concurrently to the servers whose tools are not known yet and to those without lazy start. Returns the
+    /// ones that failed.
     pub(crate) fn prepare(&self, wanted: impl Fn(&str) -> bool) -> Vec<(String, McpError)> {
         let needed = self
             .all()
@@ -230,7 +228,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Ends all servers and returns when nothing of them is left. What is in flight fails.
+    /// Ends all servers and returns when they are completely gone. Requests in flight fail.
     pub fn shutdown(&self) {
         for server in self.all() {
             server.close();

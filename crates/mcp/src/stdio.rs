@@ -1,8 +1,8 @@
-//! A server that is a program: starting it, its pipes, and a bound on what it may say at once.
+//! A server that is a program: starts it, connects its pipes, and limits the size of its messages.
 //!
-//! The process crate supervises the program, so nothing of it outlives us. What it says goes through
-//! [`Bounded`], which ends the connection when one message is too long or holds too many values,
-//! before any of it is understood: memory stays bounded whatever a server says.
+//! The process crate supervises the program, so it never outlives us. Its output goes through [`BoundedReader`], which ends
+//! the connection when one message is too long or contains too many values, before any of it is parsed: memory stays
+//! bounded whatever a server sends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,25 +14,25 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cleveragents_process::{
-    Finished, Invocation, Policy, ProcessError, Running, toolchain_environment,
+    CommandResult, Invocation, Policy, ProcessError, Running, toolchain_environment,
 };
 use cleveragents_tools::ports::WorkspaceFolders;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 
 use crate::error::McpError;
-use crate::expand::{Reached, Secrets};
+use crate::expand::{ResolvedServer, Secrets};
 use crate::private_folders::PrivateFolders;
 use crate::view::ServerView;
 
-/// The longest message.
-pub(crate) const LONGEST_MESSAGE: usize = 16 << 20;
-/// The most values in one message. Each takes far more memory than the two letters it may be.
-const MOST_VALUES: usize = 1 << 20;
-/// So much of the end of standard error is kept.
+/// Maximum size of a message.
+pub(crate) const MAX_MESSAGE_SIZE: usize = 16 << 20;
+/// Maximum number of values in one message. Each takes far more memory than the two characters it may consist of.
+const MAX_VALUES: usize = 1 << 20;
+/// Number of bytes kept of the end of standard error.
 const TAIL: usize = 8 << 10;
 
-/// The end of what a server writes to standard error.
+/// The end of a server's standard error.
 #[derive(Default)]
 pub(crate) struct Tail {
     kept: Mutex<VecDeque<u8>>,
@@ -47,7 +47,7 @@ impl Tail {
         kept.drain(..excess);
     }
 
-    /// It as text, without our secrets.
+    /// The text, without our secrets.
     pub(crate) fn text(&self) -> String {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (front, back) = kept.as_slices();
@@ -56,49 +56,48 @@ impl Tail {
     }
 }
 
-/// Why a connection was ended from our side.
+/// Reason why we ended a connection; empty while it is open.
 pub(crate) type Fault = Arc<OnceLock<String>>;
 
-/// A program that runs, and how it is talked to.
+/// A running program and its pipes.
 pub(crate) struct Program {
-    pub(crate) started: Started,
-    /// What it sees.
+    pub(crate) started: RunningProgram,
+    /// Paths that are visible to it.
     pub(crate) view: ServerView,
     pub(crate) input: pipe::Sender,
-    pub(crate) output: Bounded<pipe::Receiver>,
+    pub(crate) output: BoundedReader<pipe::Receiver>,
     pub(crate) tail: Arc<Tail>,
     pub(crate) fault: Fault,
 }
 
-/// A program with its private folders. Dropping it kills the program.
-pub(crate) struct Started {
-    /// Dropped first: the program uses the folders.
+/// A program with its private directories. Dropping it kills the program.
+pub(crate) struct RunningProgram {
+    /// Dropped first, because the program uses the directories.
     running: Running,
     folders: PrivateFolders,
 }
 
-impl Started {
-    /// Gives the program so much time to end by itself, kills what is left then, and removes its
-    /// temporary folder.
-    pub(crate) fn stop(self, grace: Duration) -> Result<Finished, ProcessError> {
+impl RunningProgram {
+    /// Gives the program time to exit by itself, kills what is left, and removes its temporary directory.
+    pub(crate) fn stop(self, grace: Duration) -> Result<CommandResult, ProcessError> {
         let finished = self.running.stop(grace);
         drop(self.folders);
         finished
     }
 }
 
-/// What a program sees besides what its definition declares.
+/// Paths visible to a program in addition to those its definition declares.
 pub(crate) struct Places {
-    /// The folders of the sandbox of its calls.
+    /// Directories of the sandbox of its calls.
     pub(crate) folders: WorkspaceFolders,
-    /// Where programs have their private homes.
+    /// Parent directory of the programs' private homes.
     pub(crate) homes: Option<PathBuf>,
 }
 
-/// Starts the program of a server, confined to what it may see.
+/// Starts the program of a server, confined to its visible paths.
 pub(crate) async fn start(
     server: &str,
-    reached: Reached,
+    resolved: ResolvedServer,
     places: Places,
 ) -> Result<Program, McpError> {
     let failed = |why: String| McpError::Unreachable {
@@ -106,20 +105,20 @@ pub(crate) async fn start(
         why,
         log: String::new(),
     };
-    let secrets = Secrets::of(&reached);
-    let Reached::Program {
+    let secrets = Secrets::from_server(&resolved);
+    let ResolvedServer::Program {
         program,
         arguments,
         environment,
         folder,
         view,
-    } = reached
+    } = resolved
     else {
-        return Err(failed("it is not a program".to_owned()));
+        return Err(failed("it is not a local program".to_owned()));
     };
     let Places { folders, homes } = places;
     let private = PrivateFolders::make(homes.as_deref(), server)
-        .map_err(|error| failed(format!("its private home cannot be made: {error}")))?;
+        .map_err(|error| failed(format!("its private home cannot be created: {error}")))?;
     let folder = folder.or_else(|| folders.roots.first().cloned());
     let mut invocation = Invocation::new(program, folder.unwrap_or_else(|| private.home.clone()));
     invocation.arguments = arguments.into_iter().map(Into::into).collect();
@@ -140,7 +139,7 @@ pub(crate) async fn start(
     });
     let heard = Arc::clone(&tail);
     let errors = Box::new(move |bytes: &[u8]| heard.push(bytes));
-    // Starting waits for the program to be there, a few milliseconds.
+    // Starting blocks for a few milliseconds until the program runs.
     let started =
         tokio::task::spawn_blocking(move || cleveragents_process::start(invocation, errors));
     let (running, pipes) = started
@@ -157,26 +156,26 @@ pub(crate) async fn start(
     let input = pipe::Sender::from_owned_fd(OwnedFd::from(pipes.input)).map_err(opened)?;
     let output = pipe::Receiver::from_owned_fd(OwnedFd::from(pipes.output)).map_err(opened)?;
     Ok(Program {
-        started: Started {
+        started: RunningProgram {
             running,
             folders: private,
         },
         view,
         input,
-        output: Bounded::new(output, Arc::clone(&fault)),
+        output: BoundedReader::new(output, Arc::clone(&fault)),
         tail,
         fault,
     })
 }
 
-/// What a program may do: use the network, write in its private folders, what is declared, and the
-/// sandbox, and read the system and toolchains besides.
+/// Permissions of a program: use the network; write to its private directories, the declared ones and the sandbox; also
+/// read the system and toolchains.
 fn policy(view: &ServerView, folders: &WorkspaceFolders, private: &PrivateFolders) -> Policy {
     let own = [private.home.clone(), private.temporary.clone()];
     let mut writable = [&own[..], &view.write, &folders.writable].concat();
     writable.sort();
     writable.dedup();
-    // Folders that it may write are declared too, so that credential files in them stay hidden.
+    // Writable directories are declared too, so that credential files in them stay hidden.
     let declared = view.read.iter().chain(&view.write);
     Policy {
         writable,
@@ -187,7 +186,7 @@ fn policy(view: &ServerView, folders: &WorkspaceFolders, private: &PrivateFolder
     }
 }
 
-/// An error with everything beneath it.
+/// An error with all its sources.
 pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -202,14 +201,14 @@ pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A reader that fails when one line is too long, or holds too many JSON values.
-pub(crate) struct Bounded<R> {
+/// A reader that fails when one line is too long, or contains too many JSON values.
+pub(crate) struct BoundedReader<R> {
     inner: R,
     message: Message,
     fault: Fault,
 }
 
-impl<R> Bounded<R> {
+impl<R> BoundedReader<R> {
     pub(crate) fn new(inner: R, fault: Fault) -> Self {
         Self {
             inner,
@@ -219,7 +218,7 @@ impl<R> Bounded<R> {
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for BoundedReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -242,7 +241,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
     }
 }
 
-/// What is known of the message that is being read.
+/// Counters for the message that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     bytes: usize,
@@ -252,7 +251,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Looks at the next bytes.
+    /// Counts the next bytes.
     pub(crate) fn see(&mut self, bytes: &[u8]) -> Result<(), String> {
         for &byte in bytes {
             if byte == b'\n' {
@@ -276,15 +275,15 @@ impl Message {
                 }
             }
         }
-        if self.bytes > LONGEST_MESSAGE {
+        if self.bytes > MAX_MESSAGE_SIZE {
             return Err(format!(
-                "it sent a message of more than {} MiB, and was stopped",
-                LONGEST_MESSAGE >> 20
+                "it sent a message larger than {} MiB and was stopped",
+                MAX_MESSAGE_SIZE >> 20
             ));
         }
-        if self.values > MOST_VALUES {
+        if self.values > MAX_VALUES {
             return Err(format!(
-                "it sent a message of more than {MOST_VALUES} values, and was stopped"
+                "it sent a message with more than {MAX_VALUES} values and was stopped"
             ));
         }
         Ok(())
@@ -293,13 +292,13 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST_MESSAGE, MOST_VALUES, Message, Tail};
+    use super::{MAX_MESSAGE_SIZE, MAX_VALUES, Message, Tail};
 
     #[test]
-    fn a_long_message_is_refused_and_many_short_ones_are_not() {
+    fn long_messages_are_refused_but_not_many_short_ones() {
         let mut message = Message::default();
         let piece = vec![b'x'; 1 << 20];
-        for _ in 0..LONGEST_MESSAGE >> 20 {
+        for _ in 0..MAX_MESSAGE_SIZE >> 20 {
             message.see(&piece).expect("just short enough");
         }
         assert!(message.see(b"x").is_err());
@@ -311,9 +310,9 @@ mod tests {
     }
 
     #[test]
-    fn values_are_counted_outside_of_texts_only() {
+    fn values_are_counted_outside_of_strings_only() {
         let mut message = Message::default();
-        let commas = vec![b','; MOST_VALUES];
+        let commas = vec![b','; MAX_VALUES];
         message.see(br#"{"a":"\""#).expect("a text begins");
         message.see(&commas).expect("in a text");
         message.see(br#"","b":["#).expect("the text ends");

@@ -1,9 +1,9 @@
-//! [`ServerView`]: what the program of a server sees of this machine besides the system's folders, the
-//! user's toolchains, its private home and the sandbox of its calls.
+//! [`ServerView`]: what the program of a server sees of this machine in addition to system directories, the user's
+//! toolchains, its private home and the sandbox of its calls.
 //!
-//! A definition declares it: by `read`, `write` and `credentials`, by `cwd`, and by absolute paths among
-//! its command and arguments, which it may read. So servers that other programs describe without such
-//! fields see the folders that they are started with.
+//! A definition declares it: by `read`, `write` and `credentials`, by `cwd`, and by absolute paths among its command
+//! and arguments, which it may read. Imported servers without such fields thus see the directories that they are
+//! started with.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,29 +18,29 @@ use crate::check::Broken;
 use crate::definition::ServerDefinition;
 use crate::expand::in_home;
 
-/// Files that mark the folder of a package.
+/// Files that mark the directory of a package.
 const PACKAGES: &[&str] = &["package.json", "pyproject.toml", "pyvenv.cfg"];
-/// Endings of programs that another program interprets.
+/// Extensions of programs that need an interpreter.
 const SCRIPTS: &[&str] = &["cjs", "js", "mjs", "php", "pl", "py", "rb", "sh", "ts"];
-/// Parts of the machine that no definition declares.
+/// Parts of the machine that a definition cannot declare.
 const SYSTEM: &[&str] = &["/", "/dev", "/proc", "/sys"];
 
-/// What the program of a server sees. All paths are without links.
+/// Paths that the program of a server sees. All are without symbolic links.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerView {
-    /// Files and folders that it may read.
+    /// Files and directories that it may read.
     pub read: Vec<PathBuf>,
-    /// Folders that it may read and write.
+    /// Directories that it may read and write.
     pub write: Vec<PathBuf>,
-    /// Credential files and folders that it may read.
+    /// Credential files and directories that it may read.
     pub credentials: Vec<PathBuf>,
     /// Paths among its arguments that stay hidden, and why.
     pub hidden: Vec<(PathBuf, &'static str)>,
 }
 
-/// The texts of a definition that name paths, with the values of variables put in.
+/// The texts of a definition that contain paths, with variables replaced.
 #[derive(Debug, Default)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredPaths {
     pub(crate) command: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) cwd: Option<PathBuf>,
@@ -74,8 +74,8 @@ impl fmt::Display for ServerView {
 }
 
 impl ServerDefinition {
-    /// What its program sees, as far as the values of variables are known. `folder` is where the program
-    /// would be started from.
+    /// Paths that its program sees, as far as the values of variables are known. `folder` is where the program would be
+    /// started from.
     pub fn view(
         &self,
         variables: &dyn Fn(&str) -> Option<String>,
@@ -90,7 +90,7 @@ impl ServerDefinition {
             expand.text(&mut text).ok().map(|()| text)
         };
         let all = |texts: &[String]| texts.iter().filter_map(known).collect();
-        let declared = Declared {
+        let declared = DeclaredPaths {
             command: self.command.as_ref().and_then(known).unwrap_or_default(),
             arguments: all(&self.args),
             cwd: self
@@ -106,8 +106,8 @@ impl ServerDefinition {
     }
 }
 
-impl Declared {
-    /// Finds what is declared, and refuses what cannot be given.
+impl DeclaredPaths {
+    /// Resolves the declared paths, and refuses those that cannot be granted.
     pub(crate) fn view(&self) -> Result<ServerView, Broken> {
         let mut view = ServerView::default();
         for path in &self.write {
@@ -131,7 +131,7 @@ impl Declared {
         for (field, paths) in fields {
             for path in paths {
                 let real = existing(field, path)?;
-                // The home itself may be declared: what is secret in it stays hidden.
+                // The home directory itself may be declared: secrets in it stay hidden.
                 if let Some(reason) = unsuitable(&real).filter(|_| !is_home(&real)) {
                     return Err(broken(field, path, reason, "declare folders in it"));
                 }
@@ -142,7 +142,12 @@ impl Declared {
             let real = existing("credentials", path)?;
             if !is_credential(&real) {
                 let fix = format!("declare it with `read: [{path}]`");
-                return Err(broken("credentials", path, "is no credential file", &fix));
+                return Err(broken(
+                    "credentials",
+                    path,
+                    "is not a credential file",
+                    &fix,
+                ));
             }
             view.credentials.push(real);
         }
@@ -154,7 +159,7 @@ impl Declared {
         Ok(view)
     }
 
-    /// Adds absolute paths among command and arguments; a script comes with its package.
+    /// Adds absolute paths among command and arguments; a script is added with its package.
     fn add_arguments(&self, view: &mut ServerView) {
         let command = program_of(&self.command);
         let named = self.arguments.iter().filter_map(|argument| {
@@ -172,7 +177,7 @@ impl Declared {
                 view.hidden.push((path, reason));
                 continue;
             }
-            // The program that a link leads to, and the package that the link is in.
+            // The program that a link points to, and the package that contains the link.
             view.read.extend(package_of(&path));
             view.read.extend(package_of(&real));
             view.read.push(real);
@@ -190,8 +195,8 @@ fn program_of(command: &str) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// The folder that a script needs besides itself: all packages installed next to it, its package, or
-/// the folder it is in. `None` for what is no script, and where that folder holds more than the script.
+/// The directory that a script needs besides itself: all packages installed next to it, its package, or its own
+/// directory. `None` for other files, and where that directory contains more than the script.
 fn package_of(path: &Path) -> Option<PathBuf> {
     let is_in_modules = |folder: &&Path| folder.file_name() == Some(OsStr::new("node_modules"));
     let folder = path.parent()?;
@@ -233,10 +238,10 @@ fn is_script(path: &Path) -> bool {
         || fs::File::open(path).is_ok_and(names_interpreter)
 }
 
-/// Why a folder is too much for any server.
+/// Reason why a directory must not be granted to any server, if there is one.
 fn unsuitable(real: &Path) -> Option<&'static str> {
     if SYSTEM.iter().any(|path| real == Path::new(path)) {
-        return Some("is too much of the machine");
+        return Some("is a system directory");
     }
     contains_home(real).then_some("contains your home folder")
 }
@@ -249,7 +254,7 @@ fn is_home(real: &Path) -> bool {
 
 fn existing(field: &'static str, path: &str) -> Result<PathBuf, Broken> {
     fs::canonicalize(in_home(path)).map_err(|_| {
-        let fix = format!("create it, or take it out of `{field}`");
+        let fix = format!("create it, or remove it from `{field}`");
         broken(field, path, "does not exist", &fix)
     })
 }
@@ -261,12 +266,12 @@ fn allowed(field: &'static str, path: &str, real: PathBuf) -> Result<PathBuf, Br
     let fix = if is_credential(&real) {
         "name it in `credentials` if the server has to read it"
     } else {
-        "no server is shown the program's own files; declare another folder"
+        "servers cannot access the program's own files; declare another folder"
     };
     Err(broken(
         field,
         path,
-        &format!("is never shown: {reason}"),
+        &format!("is never accessible: {reason}"),
         fix,
     ))
 }

@@ -1,7 +1,8 @@
-//! Putting an answer together from its pieces, while the pieces are handed on.
+//! Assembles an answer from its pieces while they are streamed to the caller.
 //!
-//! Every wire format feeds the one [`Assembler`], so that events and the final message cannot
-//! disagree, and what a provider may send (indices, repeated ids, missing ids) is made safe here.
+//! Every wire format feeds the same [`Assembler`], so that the streamed events and the final
+//! message cannot disagree, and irregular provider data (indices, repeated ids, missing ids) is
+//! normalised in one place.
 
 use std::collections::VecDeque;
 
@@ -12,21 +13,21 @@ use crate::event::{StopReason, StreamEvent, Usage};
 use crate::message::{AssistantMessage, Reasoning, ToolCall};
 use crate::wire::ToolNames;
 
-/// An answer on its way.
+/// An answer in progress.
 pub(crate) struct Assembler {
     provider: String,
-    /// The names of the tools that were offered.
+    /// Names of the offered tools.
     names: ToolNames,
-    /// The number of the first call of this answer among all of the conversation.
+    /// Number of the first call of this answer, counted over the whole conversation.
     first_call: usize,
     message: AssistantMessage,
-    /// Whether the last stretch of reasoning still grows.
+    /// Whether the last reasoning block is still growing.
     is_thinking: bool,
     pending: VecDeque<StreamEvent>,
     stop: Option<StopReason>,
-    /// What it took, as told so far.
+    /// Token counts reported so far.
     pub(crate) usage: Usage,
-    /// What it cost, where the provider says so.
+    /// Cost, where the provider reports it.
     pub(crate) cost: Option<MicroUsd>,
 }
 
@@ -45,13 +46,13 @@ impl Assembler {
         }
     }
 
-    /// Gives calls the names by which the caller knows its tools.
+    /// Maps tool names of the provider to those of the caller.
     pub(crate) fn with_names(mut self, names: ToolNames) -> Self {
         self.names = names;
         self
     }
 
-    /// More of the text.
+    /// Appends text.
     pub(crate) fn text(&mut self, text: &str) {
         if !text.is_empty() {
             self.is_thinking = false;
@@ -60,7 +61,7 @@ impl Assembler {
         }
     }
 
-    /// More of what it thinks.
+    /// Appends reasoning text.
     pub(crate) fn reasoning(&mut self, text: &str) {
         if !text.is_empty() {
             self.thought().text.push_str(text);
@@ -69,12 +70,12 @@ impl Assembler {
         }
     }
 
-    /// Changes the seal of the stretch of reasoning that grows, and begins one if none does.
+    /// Changes the seal of the current reasoning block, starting a block if there is none.
     pub(crate) fn seal(&mut self, change: impl FnOnce(&mut Option<Value>)) {
         change(&mut self.thought().seal);
     }
 
-    /// Ends the stretch of reasoning: what follows is a new one.
+    /// Ends the current reasoning block; further reasoning starts a new one.
     pub(crate) fn end_reasoning(&mut self) {
         self.is_thinking = false;
     }
@@ -94,7 +95,7 @@ impl Assembler {
         &mut self.message.reasoning[last]
     }
 
-    /// Begins a call and gives its place. An id that is missing or was used before is replaced.
+    /// Starts a tool call and returns its index. A missing or repeated id is replaced.
     pub(crate) fn start_call(&mut self, id: Option<&str>, name: &str) -> usize {
         self.is_thinking = false;
         let name = self.names.own(name).to_owned();
@@ -115,7 +116,7 @@ impl Assembler {
         index
     }
 
-    /// More of the arguments of a call.
+    /// Appends to the arguments of a call.
     pub(crate) fn arguments(&mut self, index: usize, fragment: &str) {
         if let Some(call) = self.message.calls.get_mut(index)
             && !fragment.is_empty()
@@ -128,49 +129,50 @@ impl Assembler {
         }
     }
 
-    /// Whether no text came yet.
+    /// Whether no text was received yet.
     pub(crate) const fn has_no_text(&self) -> bool {
         self.message.text.is_empty()
     }
 
-    /// Whether no reasoning came yet.
+    /// Whether no reasoning was received yet.
     pub(crate) const fn has_no_reasoning(&self) -> bool {
         self.message.reasoning.is_empty()
     }
 
-    /// How many calls came so far.
+    /// Number of calls received so far.
     pub(crate) const fn call_count(&self) -> usize {
         self.message.calls.len()
     }
 
-    /// The place of the call with this id.
+    /// Index of the call with this id.
     pub(crate) fn place_of(&self, id: &str) -> Option<usize> {
         self.message.calls.iter().position(|call| call.id == id)
     }
 
-    /// The call at a place, to look at it or to sign it.
+    /// The call at an index, to inspect or sign it.
     pub(crate) fn call(&mut self, index: usize) -> Option<&mut ToolCall> {
         self.message.calls.get_mut(index)
     }
 
-    /// The provider said that the answer is whole, and why it ended.
+    /// Records that the provider ended the answer, and why.
     pub(crate) fn stop(&mut self, reason: StopReason) {
         self.stop = Some(reason);
     }
 
-    /// Whether the provider said that the answer is whole.
+    /// Whether the provider ended the answer.
     pub(crate) const fn is_stopped(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// The next event for the caller.
+    /// Takes the next event for the caller.
     pub(crate) fn next_event(&mut self) -> Option<StreamEvent> {
         self.pending.pop_front()
     }
 
-    /// The whole answer. Providers disagree on the word for "calls tools"; the calls decide.
+    /// Returns the complete answer. Providers name the stop reason for tool calls differently, so
+    /// the presence of calls decides.
     pub(crate) fn finish(mut self) -> (AssistantMessage, Usage, StopReason, Option<MicroUsd>) {
-        // A call that was cut before its arguments came would look like one without any.
+        // A call interrupted before its arguments would look like one without arguments.
         let is_cut = matches!(
             self.stop,
             Some(StopReason::MaxTokens | StopReason::ContentFilter)

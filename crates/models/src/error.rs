@@ -1,76 +1,76 @@
-//! Why a model did not answer: one error type, whose kind says what can be done about it.
+//! [`ModelError`]: the error type of all model calls. Its kind decides how callers react.
 
 use std::time::Duration;
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint, hint, suggest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::name::{ModelName, ModelNameError};
 
-/// What went wrong, as far as it matters to the caller.
+/// Reason of a failure, as far as it matters to the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The provider refused the key.
+    /// The provider rejected the key.
     Auth,
     /// The provider does not know the model.
     NotFound,
     /// Too many requests.
     RateLimited {
-        /// How long the provider asks to wait.
+        /// Wait requested by the provider.
         retry_after: Option<Duration>,
     },
-    /// The account has nothing left to spend.
+    /// The account's quota or credit is used up.
     QuotaExceeded,
-    /// The provider is overloaded or has a fault of its own.
+    /// The provider is overloaded or has an internal error.
     Overloaded,
     /// The provider cannot be reached.
     Unreachable,
-    /// The provider refused the request as it is.
+    /// The provider rejected the request as malformed.
     BadRequest,
-    /// The conversation is longer than the model can read.
+    /// The conversation exceeds the context window of the model.
     ContextTooLong,
-    /// The provider does not want to answer this.
+    /// The provider refuses to answer this content.
     ContentFiltered,
-    /// A time limit was reached.
+    /// A time limit expired.
     Timeout,
-    /// The connection was cut before the answer was whole.
+    /// The connection was cut before the answer was complete.
     Interrupted,
     /// The answer has neither text nor tool calls.
     EmptyAnswer,
-    /// The limit of output tokens was used up before the answer began, as by reasoning.
+    /// The output token limit was used up before the answer began, for example by reasoning.
     NoRoomForAnswer,
-    /// The caller stopped it.
+    /// The caller cancelled the request.
     Cancelled,
-    /// The provider sent something that is no answer.
+    /// The provider sent a response that cannot be parsed.
     Protocol,
-    /// There is no key for the provider.
+    /// No key is configured for the provider.
     NoKey,
-    /// There is no such provider.
+    /// The provider does not exist.
     UnknownProvider,
-    /// The text is no name of a model.
+    /// The text is not a valid model name.
     InvalidName,
-    /// The URL of a provider cannot be used.
+    /// The base URL of a provider is invalid.
     InvalidBaseUrl,
-    /// A file of models, prices or scripted answers is wrong.
+    /// A file of models, prices or scripted answers is malformed.
     MalformedFile,
     /// A file cannot be read or written.
     FileAccess,
     /// The script has no answer for this request.
     NoAnswer,
-    /// The recording holds no such request.
+    /// The recording does not contain this request.
     NotRecorded,
-    /// No model of the chain can do what the request needs.
+    /// No model of the chain supports what the request needs.
     NotCapable,
-    /// A remote agent failed, or answered something that cannot be used.
+    /// A remote agent failed, or sent an unusable answer.
     Agent,
-    /// A remote agent is at an address that may not be called.
+    /// A remote agent is at an address that is not allowed.
     AddressRefused,
 }
 
 impl ErrorKind {
-    /// Whether the same request may succeed a little later.
+    /// Whether the same request may succeed later.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -128,32 +128,41 @@ impl ErrorKind {
         }
     }
 
-    /// What a person can do about it, unless the error brings a better hint.
-    const fn hint(&self) -> &'static str {
-        match self {
+    /// Default hint for the user, unless the error carries a better one.
+    fn hint(&self, model: &str) -> Hint {
+        let text = match self {
             Self::Auth => {
-                "check the key; `agents model show NAME` names the variable it comes from"
+                return hint!(
+                    "check the key; {} names the variable it comes from",
+                    suggest::model_show(model)
+                );
             }
             Self::NotFound => {
-                "check the name with the provider, or run `agents model list` for well-known ones"
+                return hint!(
+                    "check the name with the provider, or run {} for well-known ones",
+                    suggest::model_list()
+                );
             }
             Self::RateLimited { .. } => {
                 "wait, or name another model in the configuration key `model.fallback`"
             }
             Self::QuotaExceeded => {
-                "look at the billing of your account, or name another model in `model.fallback`"
+                "check the billing of your account, or name another model in `model.fallback`"
             }
             Self::Overloaded => "try again later, or name another model in `model.fallback`",
             Self::Unreachable => {
-                "check the network and the base URL; `agents model show NAME` shows it"
+                return hint!(
+                    "check the network and the base URL; {} shows it",
+                    suggest::model_show(model)
+                );
             }
-            Self::BadRequest => "the message of the provider says what it does not accept",
+            Self::BadRequest => "the provider's message has the reason",
             Self::ContextTooLong => "shorten the conversation, or use a model that reads more",
-            Self::ContentFiltered => "say it in another way, or use another model",
+            Self::ContentFiltered => "rephrase the request, or use another model",
             Self::Timeout => {
                 "try again, or raise `model.first-byte-timeout-seconds`, `model.idle-timeout-seconds` or `model.total-timeout-seconds`"
             }
-            Self::Interrupted => "try again; what came before the cut is not an answer",
+            Self::Interrupted => "retry; the partial answer is incomplete",
             Self::EmptyAnswer => {
                 "try again, or name another model in the configuration key `model.fallback`"
             }
@@ -162,50 +171,60 @@ impl ErrorKind {
             }
             Self::Cancelled => "repeat the command to ask again",
             Self::Protocol => {
-                "check that the base URL belongs to this kind of provider; `agents model show NAME` shows it"
+                return hint!(
+                    "check that the base URL belongs to this kind of provider; {} shows it",
+                    suggest::model_show(model)
+                );
             }
             Self::NoKey => "set the variable that the message names",
             Self::UnknownProvider => {
-                "run `agents model list`, or describe the provider in models.yaml"
+                return hint!(
+                    "run {}, or describe the provider in models.yaml",
+                    suggest::model_list()
+                );
             }
             Self::InvalidName => "give PROVIDER/MODEL, such as openai/gpt-5.1",
-            Self::InvalidBaseUrl => "give a URL that begins with https:// or http://",
+            Self::InvalidBaseUrl => "use a URL that starts with https:// or http://",
             Self::MalformedFile => "correct the file at the place that the message names",
-            Self::FileAccess => "check the path and who may use it",
+            Self::FileAccess => "check the path and its permissions",
             Self::NoAnswer => "add an answer to the script",
             Self::NotRecorded => "record the conversation again with `--record FILE`",
             Self::NotCapable => {
-                "use a model that can do this; `agents model list` shows what each can"
+                return hint!(
+                    "use a model that can do this; {} shows what each can",
+                    suggest::model_list()
+                );
             }
-            Self::Agent => "the message of the agent says what it does not accept",
+            Self::Agent => "the agent's message has the reason",
             Self::AddressRefused => "correct `url` in the file of the actor",
-        }
+        };
+        text.into()
     }
 }
 
-/// A model did not answer. Never holds a key: what providers say is redacted first.
+/// A model call failed. Never contains a key: provider messages are redacted first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelError(Box<Failure>);
 
-/// What an error says; boxed so that results stay small.
+/// Content of an error; boxed so that results stay small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failure {
     kind: ErrorKind,
     model: String,
     message: String,
-    hint: Option<String>,
+    hint: Option<Hint>,
     status: Option<u16>,
     retry_after: Option<Duration>,
     attempts: u32,
 }
 
 impl ModelError {
-    /// An error about a model.
+    /// Creates an error about a model.
     pub fn new(kind: ErrorKind, model: &ModelName, message: impl Into<String>) -> Self {
         Self::about(kind, model.to_string(), message)
     }
 
-    /// An error about something that is not a model yet: a file, a text given as a name.
+    /// Creates an error about something other than a model: a file, or an invalid model name.
     pub(crate) fn about(
         kind: ErrorKind,
         subject: impl Into<String>,
@@ -223,24 +242,24 @@ impl ModelError {
     }
 
     #[must_use]
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<Hint>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// Adds to the message.
+    /// Appends a note to the message.
     #[must_use]
     pub(crate) fn with_note(mut self, note: &str) -> Self {
         self.0.message.push_str(note);
         self
     }
 
-    /// What went wrong, without the name of the model.
+    /// The message without the name of the model.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The model that failed; nothing when the error is about a file or a malformed name.
+    /// The model that failed; `None` when the error is about a file or a malformed name.
     pub(crate) fn model_name(&self) -> Option<ModelName> {
         self.0.model.parse().ok()
     }
@@ -263,27 +282,27 @@ impl ModelError {
         self
     }
 
-    /// What can be done about it.
+    /// Kind of the failure.
     pub const fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The HTTP status, when the provider answered with one.
+    /// HTTP status of the provider's response, if any.
     pub const fn status(&self) -> Option<u16> {
         self.0.status
     }
 
-    /// How long the provider asks to wait before the next attempt.
+    /// Wait requested by the provider before the next attempt.
     pub const fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// How many attempts were made.
+    /// Number of attempts made.
     pub const fn attempts(&self) -> u32 {
         self.0.attempts
     }
 
-    /// Whether the same request may succeed a little later.
+    /// Whether the same request may succeed later.
     pub const fn is_retryable(&self) -> bool {
         self.0.kind.is_retryable()
     }
@@ -306,9 +325,9 @@ impl Diagnose for ModelError {
         self.0.kind.code()
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         let hint = self.0.hint.clone();
-        Some(hint.unwrap_or_else(|| self.0.kind.hint().replace("NAME", &self.0.model)))
+        Some(hint.unwrap_or_else(|| self.0.kind.hint(&self.0.model)))
     }
 
     fn details(&self) -> Value {
@@ -332,7 +351,7 @@ impl Diagnose for ModelNameError {
         Code::InvalidModelName
     }
 
-    fn hint(&self) -> Option<String> {
-        Some("run `agents model list` for well-known models".to_owned())
+    fn hint(&self) -> Option<Hint> {
+        Some(hint!("run {} for well-known models", suggest::model_list()))
     }
 }

@@ -1,4 +1,4 @@
-//! What comes back from a model: pieces of an answer, and the whole at the end.
+//! Output of a model: the events of a streamed answer, and the complete answer at the end.
 
 use cleveragents_domain::MicroUsd;
 use serde::{Deserialize, Serialize};
@@ -6,62 +6,62 @@ use serde::{Deserialize, Serialize};
 use crate::message::AssistantMessage;
 use crate::name::ModelName;
 
-/// A piece of an answer. The last one is always [`StreamEvent::Finished`].
+/// An event of a streamed answer. The last one is always [`StreamEvent::Finished`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamEvent {
-    /// More of the text.
+    /// Further text.
     Text(String),
-    /// More of what it thinks.
+    /// Further reasoning text.
     Reasoning(String),
-    /// It wants a tool to be called; the arguments follow.
+    /// A tool call starts; its arguments follow.
     ToolCallStarted {
-        /// The place of the call in the answer, from 0.
+        /// Index of the call in the answer, from 0.
         index: usize,
-        /// Its id.
+        /// Id of the call.
         id: String,
-        /// The name of the tool.
+        /// Name of the tool.
         name: String,
     },
-    /// More of the arguments of a call.
+    /// Further arguments of a call.
     ToolCallArguments {
-        /// The place of the call in the answer.
+        /// Index of the call in the answer.
         index: usize,
-        /// The next characters.
+        /// Next characters of the arguments.
         fragment: String,
     },
-    /// What is to be kept of a question that was taken on elsewhere, for whoever asks it again after a crash.
+    /// Data to store for a request that another machine accepted, needed to resume it after a crash.
     Noted(serde_json::Value),
-    /// An attempt failed and another one follows. Everything streamed before this event belongs to the
-    /// failed attempt and is void: the answer restarts.
+    /// An attempt failed and another one follows. Everything streamed before this event belongs to the failed attempt
+    /// and is void: the answer restarts.
     Retrying(Box<Retry>),
-    /// The answer is whole.
+    /// The answer is complete.
     Finished(Box<Completion>),
 }
 
-/// Why another attempt is made, and with which model.
+/// Reason and target of a retry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// The model whose attempt failed.
     pub failed: ModelName,
-    /// The model that is asked next; a different one after a fallback.
+    /// Model that is called next; a different one after a fallback.
     pub next: ModelName,
-    /// Why the attempt failed. Redacted.
+    /// Redacted reason why the attempt failed.
     pub reason: String,
-    /// How many attempts failed so far, over all models.
+    /// Number of failed attempts so far, over all models.
     pub attempts: u32,
-    /// The pause before the next attempt, in milliseconds.
+    /// Pause before the next attempt, in milliseconds.
     pub pause_ms: u64,
 }
 
 impl Retry {
-    /// Whether another model is asked.
+    /// Whether another model is called.
     pub fn is_fallback(&self) -> bool {
         self.failed != self.next
     }
 }
 
-/// One line for people, such as `retrying openai/gpt-5.1 in 0.5 s (attempt 2): the connection was closed`.
+/// One line for users, such as `retrying openai/gpt-5.1 in 0.5 s (attempt 2): the connection was closed`.
 impl std::fmt::Display for Retry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
@@ -85,59 +85,58 @@ impl std::fmt::Display for Retry {
     }
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
-    /// What it said.
+    /// Text, reasoning and tool calls.
     pub message: AssistantMessage,
-    /// What it took.
+    /// Tokens used.
     pub usage: Usage,
-    /// What that costs; nothing when the price or the usage is not known.
+    /// Cost; `None` when the price or the usage is unknown.
     pub cost_micro_usd: Option<MicroUsd>,
-    /// Why it ended.
+    /// Reason why the answer ended.
     pub stop: StopReason,
-    /// Who answered, which after a fallback is not who was asked.
+    /// Model that answered; after a fallback not the requested one.
     pub model: ModelName,
-    /// How many attempts it took, 1 when the first succeeded.
+    /// Number of attempts, 1 when the first succeeded.
     pub attempts: u32,
 }
 
-/// Tokens of one call. Cached and written tokens are part of the input, reasoning of the output.
+/// Tokens of one call. Cached and cache-written tokens are part of the input, reasoning tokens part of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Everything that was sent.
+    /// All input tokens.
     pub input_tokens: u64,
-    /// Everything that came back.
+    /// All output tokens.
     pub output_tokens: u64,
-    /// The part of the input that the provider had in its cache.
+    /// Input tokens that were read from the provider's cache.
     pub cached_input_tokens: u64,
-    /// The part of the input that it put into its cache.
+    /// Input tokens that were written to the provider's cache.
     pub cache_write_tokens: u64,
-    /// The part of the output that was thought.
+    /// Output tokens spent on reasoning.
     pub reasoning_tokens: u64,
 }
 
 impl Usage {
-    /// Whether anything was counted: no call takes no tokens at all, so a provider that names none
-    /// did not count.
+    /// Whether the provider reported usage: no call uses zero tokens, so all-zero counts mean that none were reported.
     pub fn is_told(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// Why an answer ended.
+/// Reason why an answer ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It said all it had to say.
+    /// The model finished its answer.
     EndTurn,
-    /// It waits for the results of tools.
+    /// The model waits for the results of its tool calls.
     ToolCalls,
-    /// It ran into the limit of tokens; the answer is cut.
+    /// The output token limit was reached; the answer is cut.
     MaxTokens,
     /// The provider withheld the rest.
     ContentFilter,
-    /// Another reason, in the provider's word.
+    /// Another reason, in the provider's words.
     Other(String),
 }

@@ -1,4 +1,4 @@
-//! A chain of models: the next is asked when one fails, even after part of its answer was streamed.
+//! A chain of models: when one fails, the next is called, even after part of an answer was streamed.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use crate::name::ModelName;
 use crate::price::Price;
 use crate::request::ChatRequest;
 
-/// A link of the chain: a model, or why it cannot be opened.
+/// An element of the chain: a model, or the reason why it cannot be opened.
 type Link = (ModelName, Result<Arc<dyn Model>, ModelError>);
 
-/// Several models as one. It bears the name of the first; each answer says who gave it.
+/// Several models as one. It has the name of the first; each answer names the model that gave it.
 pub(crate) struct Fallback {
     name: ModelName,
     links: Arc<[Link]>,
 }
 
 impl Fallback {
-    /// A chain. A first model that is wrong in itself (no such provider, say) is an error at once.
+    /// Creates a chain. A first model that is invalid in itself (an unknown provider, for example) is an immediate
+    /// error.
     pub(crate) fn new(first: Link, rest: Vec<Link>) -> Result<Self, ModelError> {
         let name = first.0.clone();
         if let Err(error) = &first.1
@@ -50,7 +51,7 @@ impl Model for Fallback {
         &self.name
     }
 
-    /// What the first model that can be opened can do, with as many tools as every model of the chain accepts.
+    /// Capabilities of the first model that can be opened, with the tool limit that every model of the chain accepts.
     fn capabilities(&self) -> Capabilities {
         let mut opened = self
             .links
@@ -69,7 +70,7 @@ impl Model for Fallback {
         first
     }
 
-    /// The highest of all: nobody knows beforehand who answers.
+    /// The highest price of the chain, because it is unknown beforehand which model answers.
     fn price(&self) -> Option<Price> {
         let opened = self
             .links
@@ -115,8 +116,8 @@ async fn try_link(
 ) -> Result<(), Stop> {
     let name = model.name();
     let lacking = model.capabilities().lacking(request);
-    // Whoever was asked for is asked: what we know of it may be wrong, and nobody agreed to have
-    // the conversation sent elsewhere for that.
+    // The requested model is always called, even if the catalogue says it lacks a capability: the catalogue may be
+    // wrong, and the user did not agree to have the conversation sent elsewhere for that.
     if !lacking.is_empty() && !failures.is_empty() {
         let message = format!("the model lacks {}", lacking.join(" and "));
         return Err(Stop::Next(ModelError::new(
@@ -172,7 +173,7 @@ fn attempts(failures: &[ModelError]) -> u32 {
     failures.iter().map(ModelError::attempts).sum()
 }
 
-/// The first failure leads; the message names the others after it.
+/// Combines the failures: the first one leads, and the message names the others after it.
 fn all_failed(name: &ModelName, failures: Vec<ModelError>) -> ModelError {
     let mut failures = failures.into_iter();
     let Some(first) = failures.next() else {

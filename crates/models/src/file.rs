@@ -1,4 +1,4 @@
-//! Files that describe providers and models: the one in the crate, and the user's `models.yaml`.
+//! Files that describe providers and models: the built-in ones, and the user's `models.yaml`.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use crate::yaml;
 /// Well-known models, written by `scripts/update-model-catalogue`.
 const MODELS: &str = include_str!("models.yaml");
 
-/// What is assumed of models that no table describes, by families of names.
+/// Assumptions about models that no table describes, by families of names.
 const FAMILIES: &str = include_str!("families.yaml");
 
 /// A file of providers and models.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelFile {
-    /// Providers of your own, and changes to built-in ones.
+    /// Custom providers, and changes to built-in ones.
     #[serde(default)]
     pub(crate) providers: BTreeMap<String, WrittenProvider>,
     /// Models by `PROVIDER/MODEL`.
@@ -29,17 +29,17 @@ pub(crate) struct ModelFile {
     pub(crate) models: BTreeMap<String, Description>,
 }
 
-/// A provider as the user describes it, or what they change about a built-in one.
+/// A custom provider, or changes to a built-in one.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenProvider {
-    /// How it is spoken to; OpenAI's chat completions when not given.
+    /// Protocol of the provider; OpenAI's chat completions when not given.
     pub(crate) protocol: Option<Protocol>,
-    /// Where it is.
+    /// Base URL of the provider.
     pub(crate) base_url: Option<String>,
-    /// The environment variable that holds the key.
+    /// Environment variable that holds the API key.
     pub(crate) key_variable: Option<String>,
-    /// Headers sent with every request. They are no place for keys.
+    /// Headers sent with every request. Not for keys.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
 }
@@ -50,7 +50,7 @@ pub fn file_schema() -> serde_json::Value {
 }
 
 impl ModelFile {
-    /// The files in the crate.
+    /// Parses the built-in files.
     pub(crate) fn built_in() -> Result<[Self; 2], ModelError> {
         let mut models = Self::read("built-in models", MODELS)?;
         for description in models.models.values_mut() {
@@ -59,9 +59,9 @@ impl ModelFile {
         Ok([models, Self::read("built-in families", FAMILIES)?])
     }
 
-    /// Reads a file, given its name for errors.
+    /// Parses a file; `file` is its name in errors.
     pub(crate) fn read(file: &str, text: &str) -> Result<Self, ModelError> {
-        // A file of comments only says nothing.
+        // A file that contains only comments is valid and empty.
         let found: Option<Self> = yaml::read(file, text)?;
         let found = found.unwrap_or_default();
         for (name, description) in &found.models {
@@ -73,7 +73,7 @@ impl ModelFile {
                 .price
                 .is_some_and(|price| Price::read(&price).is_none())
             {
-                let message = format!("the price of `{name}` holds a number that is no price");
+                let message = format!("the price of `{name}` is not a valid number");
                 return Err(yaml::broken(file, message));
             }
         }
@@ -143,7 +143,7 @@ mod tests {
             ),
             (
                 "models: {a/b: {price: {input: -1, output: 1}}}",
-                "no price",
+                "is not a valid number",
                 "correct",
             ),
             ("models: {ab: {}}", "PROVIDER/MODEL", "correct"),
@@ -161,7 +161,7 @@ mod tests {
                 shown.contains(said) && shown.starts_with("f:"),
                 "{text}: {shown}"
             );
-            let given = error.hint().expect("a hint");
+            let given = error.hint().expect("a hint").neutral();
             assert!(given.contains(hint), "{text}: {given}");
         }
     }

@@ -1,4 +1,4 @@
-//! Cutting a byte stream into frames: server-sent events, or JSON lines.
+//! Splits a byte stream into frames: server-sent events, or JSON lines.
 
 use bytes::Bytes;
 use cleveragents_outbound::sse::EventDecoder;
@@ -6,20 +6,20 @@ use cleveragents_outbound::sse::EventDecoder;
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Frame {
-    /// Its data.
     pub(crate) data: String,
 }
 
-/// How a stream is cut.
+/// Framing of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// Server-sent events.
     Events,
-    /// One JSON value a line.
+    /// One JSON value per line.
     Lines,
 }
 
-/// Collects bytes and gives frames. The size of a response is limited by whoever reads it, so that of a frame is not.
+/// Collects bytes and returns frames. The size of a frame is not limited here, because the reader limits the size of
+/// the whole response.
 pub(crate) enum Frames {
     Events(EventDecoder),
     Lines(LineDecoder),
@@ -33,7 +33,7 @@ impl Frames {
         }
     }
 
-    /// Adds bytes as they came.
+    /// Adds received bytes.
     pub(crate) fn add(&mut self, bytes: Bytes) {
         match self {
             Self::Events(decoder) => decoder.add(bytes),
@@ -41,10 +41,10 @@ impl Frames {
         }
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         match self {
-            // Nothing is larger than the largest number.
+            // No event exceeds `usize::MAX`, so the size error cannot occur.
             Self::Events(decoder) => decoder
                 .next_event()?
                 .ok()
@@ -53,7 +53,7 @@ impl Frames {
         }
     }
 
-    /// What is left when the stream ended: the last frame may lack the blank line behind it.
+    /// Returns the remaining frame at the end of the stream: the last one may lack its trailing blank line.
     pub(crate) fn end(&mut self) -> Option<Frame> {
         match self {
             Self::Events(decoder) => decoder
@@ -68,13 +68,14 @@ impl Frames {
     }
 }
 
-/// Cuts bytes into lines. Only whole lines are decoded, so a character that is split between two chunks comes out whole.
+/// Splits bytes into lines. Only complete lines are decoded, so a character that is split between two chunks stays
+/// intact.
 #[derive(Default)]
 pub(crate) struct LineDecoder {
     buffer: Vec<u8>,
-    /// How much of the buffer was given out already.
+    /// Number of bytes of the buffer that were already returned.
     taken: usize,
-    /// How much of the buffer holds no end of a line.
+    /// Number of bytes of the buffer that contain no line end.
     searched: usize,
 }
 
@@ -88,7 +89,7 @@ impl LineDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next line that is not blank.
+    /// Returns the next line that is not blank.
     fn next(&mut self) -> Option<Frame> {
         loop {
             let end = self.buffer[self.searched..]
@@ -149,7 +150,7 @@ mod tests {
     }
 
     proptest! {
-            /// However the network cuts a stream, and characters in it, the frames are the same.
+            /// However the network splits a stream, even inside characters, the frames are the same.
             #[test]
             fn chunks_do_not_matter(
                 data in prop::collection::vec("[^\r\n]{1,30}", 1..6),

@@ -1,4 +1,4 @@
-//! A stream written as an `async` block that hands out items one by one.
+//! A stream written as an `async` block that yields items one by one.
 //!
 //! Nothing is spawned: the block runs when the stream is polled, and dropping the stream drops the
 //! block with everything it holds, connections included.
@@ -11,14 +11,14 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 
-/// Where the block leaves its items.
+/// Slot through which the block yields its items.
 pub(crate) struct Outlet<T>(Arc<Mutex<Option<T>>>);
 
 impl<T> Outlet<T> {
-    /// Hands out an item and goes on once it was taken.
+    /// Yields an item and continues once it was taken.
     pub(crate) async fn give(&self, item: T) {
         *self.lock() = Some(item);
-        // No waker is needed: the stream polls the block again each time it is asked for more.
+        // No waker is needed: the stream polls the block again each time it is polled.
         poll_fn(|_| match *self.lock() {
             Some(_) => Poll::Pending,
             None => Poll::Ready(()),
@@ -31,7 +31,7 @@ impl<T> Outlet<T> {
     }
 }
 
-/// The stream of what the block gives.
+/// Creates the stream of the items that the block yields.
 pub(crate) fn generate<T, F, B>(make: F) -> BoxStream<'static, T>
 where
     T: Send + 'static,
@@ -40,19 +40,19 @@ where
 {
     let slot = Arc::new(Mutex::new(None));
     let block = make(Outlet(Arc::clone(&slot)));
-    Box::pin(Generated {
+    Box::pin(GeneratedStream {
         slot: Outlet(slot),
         block: Some(Box::pin(block)),
     })
 }
 
-struct Generated<T> {
+struct GeneratedStream<T> {
     slot: Outlet<T>,
-    /// Nothing once it has ended.
+    /// `None` once it has ended.
     block: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl<T> Stream for Generated<T> {
+impl<T> Stream for GeneratedStream<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {

@@ -1,4 +1,5 @@
-//! Requests over HTTP: one client, time limits on each step, and errors that name no secret.
+//! HTTP requests to providers: shared clients, time limits on each step, and errors that contain no
+//! secret.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,7 +17,7 @@ use crate::limits::Limits;
 use crate::name::ModelName;
 use crate::secret::Secret;
 
-/// A request that is ready to be sent.
+/// A request ready to be sent.
 pub(crate) struct Call {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
@@ -24,7 +25,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A request with a JSON body.
+    /// Creates a POST request with a JSON body.
     pub(crate) fn new(url: Url, body: &serde_json::Value) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -35,7 +36,7 @@ impl Call {
         }
     }
 
-    /// Adds a header that carries a key: `prefix` and the key.
+    /// Adds a header that carries a key: `prefix` followed by the key.
     pub(crate) fn authorise(
         &mut self,
         model: &ModelName,
@@ -45,8 +46,7 @@ impl Call {
     ) -> Result<(), ModelError> {
         let mut value =
             HeaderValue::try_from(format!("{prefix}{}", key.expose())).map_err(|_| {
-                let message =
-                    "the key holds a character that no key can hold, such as the end of a line";
+                let message = "the key contains an invalid character, such as a line break";
                 ModelError::new(ErrorKind::Auth, model, message)
             })?;
         value.set_sensitive(true);
@@ -55,18 +55,18 @@ impl Call {
     }
 }
 
-/// The clients, each made when it is first needed: reading the system's certificates takes time,
+/// The clients, each created when it is first needed: reading the system's certificates takes time,
 /// and only TLS needs them.
 ///
-/// Connections are kept open between calls and belong to the runtime that made them.
+/// Connections are kept open between calls and belong to the runtime that created them.
 #[derive(Default)]
 pub(crate) struct Http(Mutex<HashMap<Way, Client>>);
 
-/// What a client must be made for.
+/// Properties that need separate clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Way {
     is_secure: bool,
-    /// A proxy cannot reach what runs on this machine.
+    /// Whether the server is on this machine, which a proxy cannot reach.
     is_local: bool,
 }
 
@@ -84,7 +84,7 @@ impl Http {
             .tls_backend_preconfigured(outbound::tls(way.is_secure)?)
             .connect_timeout(limits.connect)
             .tcp_nodelay(true)
-            // A redirect would carry the key to a place that nobody configured.
+            // A redirect would send the key to an address that was not configured.
             .redirect(Policy::none())
             .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")));
         if way.is_local {
@@ -95,7 +95,7 @@ impl Http {
         Ok(client)
     }
 
-    /// Sends a request and waits for the head of the response.
+    /// Sends a request and waits for the response headers.
     pub(crate) async fn send(
         &self,
         model: &ModelName,
@@ -113,13 +113,13 @@ impl Http {
             Err(_) => Err(ModelError::new(
                 ErrorKind::Timeout,
                 model,
-                format!("no answer began within {}", seconds(wait)),
+                format!("no response started within {}", seconds(wait)),
             )),
         }
     }
 }
 
-/// The next bytes of a response, `None` at its end.
+/// Returns the next bytes of a response; `None` at its end.
 pub(crate) async fn next_chunk(
     model: &ModelName,
     response: &mut Response,
@@ -135,7 +135,7 @@ pub(crate) async fn next_chunk(
         Err(_) => Err(ModelError::new(
             ErrorKind::Timeout,
             model,
-            format!("nothing came for {}", seconds(wait)),
+            format!("no data received for {}", seconds(wait)),
         )),
     }
 }

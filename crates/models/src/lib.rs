@@ -1,16 +1,16 @@
-//! Talking to language models, and nothing else.
+//! Clients for language models, and nothing else.
 //!
-//! [`Model`] is the port: a request goes in, a stream of events comes out, and the last event is
-//! the whole answer with what it took and cost. [`Catalogue`] opens models by name: those of
+//! [`Model`] is the port: it takes a request and returns a stream of events, of which the last is
+//! the complete answer with its usage and cost. [`Catalogue`] opens models by name: those of
 //! providers over HTTP, `scripted/…` from a file of answers, `replay/…` from a recording.
 //!
-//! Behind the port, from the outside in: `fallback` asks the next model when one fails, `persist`
-//! tries again and keeps the limits, `remote` makes one attempt over HTTP, `wire` knows how each
-//! provider writes requests and answers. Each layer is a model or a single attempt, and none knows
-//! those above it.
+//! Behind the port, from the outside in: `fallback` calls the next model when one fails, `retry`
+//! repeats failed attempts and enforces the limits, `remote` makes one attempt over HTTP, `wire`
+//! knows how each provider formats requests and answers. Each layer is a model or a single attempt,
+//! and none knows those above it.
 //!
 //! Nothing here reads the environment, prints, or opens a database. Streams need a tokio runtime
-//! with I/O and time, and are driven by whoever polls them: dropping one closes its connection.
+//! with I/O and time, and run only while they are polled: dropping one closes its connection.
 
 mod agent;
 mod assemble;
@@ -55,7 +55,9 @@ pub use message::{
 pub use model::{Capabilities, EventStream, Model, complete};
 pub use name::{ModelName, ModelNameError};
 pub use price::{Price, Rates};
-pub use redact::{MASK, Redactor, Veil, environment_secrets, looks_secret, secrets_given_out};
+pub use redact::{
+    MASK, Redactor, StreamRedactor, environment_secrets, looks_secret, secrets_given_out,
+};
 pub use replay::Recorder;
 pub use request::{ChatRequest, ReasoningEffort, ResponseSchema};
 pub use secret::{KEY_VARIABLES, Secret};

@@ -1,19 +1,19 @@
-//! How long a call may take, how much it may bring, and how often it is tried.
+//! Time, size and retry limits of a call.
 
 use std::time::{Duration, SystemTime};
 
-/// The limits of a call.
+/// Time and size limits of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest wait for a connection.
+    /// Maximum wait for a connection.
     pub connect: Duration,
-    /// The longest wait for the first byte of a streamed answer.
+    /// Maximum wait for the first byte of a streamed answer.
     pub first_byte: Duration,
-    /// The longest silence within an answer.
+    /// Maximum silence within an answer.
     pub idle: Duration,
-    /// The longest call, pauses and attempts included.
+    /// Maximum duration of a call, pauses and retries included.
     pub total: Duration,
-    /// The largest answer, in bytes as sent.
+    /// Maximum size of an answer, in bytes as sent.
     pub response_bytes: usize,
 }
 
@@ -29,14 +29,14 @@ impl Default for Limits {
     }
 }
 
-/// How often a call is tried and how long to pause in between.
+/// Number of retries and the pauses between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The most attempts after the first.
+    /// Maximum number of attempts after the first.
     pub retries: u32,
-    /// The first pause; each later one is twice as long.
+    /// First pause; each later one is twice as long.
     pub first_pause: Duration,
-    /// The longest pause. A provider that asks for a longer one is not tried again.
+    /// Maximum pause. A provider that requests a longer one is not retried.
     pub longest_pause: Duration,
 }
 
@@ -51,10 +51,10 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The pause before retry number `number` (from 0), or nothing when there must be none.
+    /// The pause before retry number `number` (from 0); `None` when no retry should be made.
     ///
-    /// What the provider asked for counts, otherwise the doubled pause, spread by chance between
-    /// half and the whole, so that many callers do not come back together.
+    /// The wait requested by the provider takes precedence; otherwise the pause doubles each time,
+    /// randomised between half and full length, so that many callers do not retry together.
     pub(crate) fn pause(&self, number: u32, asked: Option<Duration>) -> Option<Duration> {
         if number >= self.retries {
             return None;
@@ -70,7 +70,7 @@ impl RetryPolicy {
     }
 }
 
-/// What `retry-after` and `retry-after-ms` ask for: seconds, a date, or milliseconds.
+/// Parses `retry-after` and `retry-after-ms`: seconds, a date, or milliseconds.
 pub(crate) fn retry_after<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,
@@ -86,7 +86,7 @@ pub(crate) fn retry_after<'a>(
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let date = httpdate::parse_http_date(header("retry-after")?.trim()).ok()?;
-    // A date that has passed asks for no pause at all.
+    // A date in the past requests no pause.
     Some(date.duration_since(now).unwrap_or_default())
 }
 

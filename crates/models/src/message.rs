@@ -1,7 +1,7 @@
-//! What is said to a model and what it says: messages, tool calls and their results.
+//! Messages of a conversation with a model, tool calls and their results.
 //!
-//! All of these are stored with the messages of a session, so their JSON form is a promise:
-//! fields are only ever added, and with a default.
+//! All of these are stored with the messages of a session, so their JSON format is stable: fields
+//! are only ever added, and with a default.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,14 +10,14 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum ChatMessage {
-    /// What the person, or the program in their name, says.
+    /// A message of the user, or of the program on their behalf.
     User {
         /// Texts and images, in order.
         parts: Vec<UserPart>,
     },
-    /// What a model answered.
+    /// An answer of a model.
     Assistant(AssistantMessage),
-    /// What tools gave back for the calls of the answer before.
+    /// Results of the tool calls of the previous answer.
     Tool {
         /// One result for each call.
         results: Vec<ToolResult>,
@@ -25,7 +25,7 @@ pub enum ChatMessage {
 }
 
 impl ChatMessage {
-    /// A message of the user that is one text.
+    /// Creates a user message from one text.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User {
             parts: vec![UserPart::Text(text.into())],
@@ -33,90 +33,90 @@ impl ChatMessage {
     }
 }
 
-/// A piece of a user's message.
+/// A part of a user message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserPart {
     /// A text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image {
-        /// What it is, such as `image/png`.
+        /// Media type, such as `image/png`.
         media_type: String,
-        /// Its bytes; base64 when stored.
+        /// Bytes of the file; base64 when stored.
         #[serde(with = "base64_bytes")]
         data: Vec<u8>,
     },
 }
 
-/// What a model answered.
+/// An answer of a model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AssistantMessage {
-    /// The answer for the person.
+    /// Answer text for the user.
     #[serde(default)]
     pub text: String,
-    /// What it thought on the way, as far as the provider shows or seals it.
+    /// Reasoning blocks, as far as the provider shows or seals them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasoning: Vec<Reasoning>,
-    /// The tools it wants to be called, in its order.
+    /// Requested tool calls, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
 }
 
-/// A stretch of thought. Providers want it back unchanged while tools are being called.
+/// A reasoning block. Providers require it back unchanged while tools are being called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// What can be read of it; empty when it is sealed.
+    /// Readable text; empty when the block is sealed.
     #[serde(default)]
     pub text: String,
-    /// The provider that made it. It is never sent to another.
+    /// Provider that created it. It is never sent to another.
     pub provider: String,
-    /// What the provider needs to recognise it (a signature, sealed content); opaque to us.
+    /// Data by which the provider recognises the block (a signature, sealed content); opaque here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<Value>,
-    /// How many bytes of the text came before it.
+    /// Number of bytes of the answer text before the block.
     #[serde(default)]
     pub after_text: usize,
-    /// How many calls came before it.
+    /// Number of tool calls before the block.
     #[serde(default)]
     pub after_calls: usize,
 }
 
-/// A wish of a model to have a tool called.
+/// A tool call requested by a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// What its result must name.
+    /// Id that the result must refer to.
     pub id: String,
-    /// The name of the tool, as it was offered to the model.
+    /// Name of the tool, as it was offered to the model.
     pub name: String,
-    /// The arguments exactly as the model wrote them: JSON, unless the model made a mistake.
+    /// Arguments exactly as the model wrote them: JSON, unless the model made a mistake.
     pub arguments: String,
-    /// A signature that the provider wants back with the call.
+    /// Signature that the provider requires back with the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
 
-/// What a tool gave back.
+/// Result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The id of the call.
+    /// Id of the call.
     pub call_id: String,
-    /// What the model reads.
+    /// Content for the model.
     pub content: String,
     /// Whether the tool failed or was refused.
     #[serde(default)]
     pub is_error: bool,
-    /// Pictures that it gave. They are kept with the call and not with the message.
+    /// Images of the result. They are stored with the call, not with the message.
     #[serde(skip)]
     pub pictures: Vec<Picture>,
 }
 
-/// A picture that a tool gave.
+/// An image returned by a tool.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
-    /// What it is, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Its bytes.
+    /// Bytes of the file.
     pub data: Vec<u8>,
 }
 
@@ -131,14 +131,14 @@ impl std::fmt::Debug for Picture {
     }
 }
 
-/// A tool as it is offered to a model.
+/// A tool offered to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// Its name: letters, digits, `_` and `-`.
+    /// Name: letters, digits, `_` and `-`.
     pub name: String,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: String,
-    /// The JSON schema of its arguments, an object.
+    /// JSON schema of its arguments, an object.
     pub input_schema: Value,
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use super::{AssistantMessage, ChatMessage, Reasoning, ToolCall, ToolResult, UserPart};
     use serde_json::json;
 
-    /// The form in which sessions keep messages; a change here breaks what is stored.
+    /// The format in which sessions store messages; a change here breaks stored data.
     #[test]
     fn the_stored_form_is_stable() {
         let messages = vec![

@@ -1,4 +1,4 @@
-//! The port: what every model can be asked, whoever provides it.
+//! [`Model`], the port of this crate: the interface of every model, whichever provider it belongs to.
 
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt;
@@ -11,27 +11,26 @@ use crate::name::ModelName;
 use crate::price::Price;
 use crate::request::ChatRequest;
 
-/// The pieces of one answer.
+/// The events of one answer.
 pub type EventStream = BoxStream<'static, Result<StreamEvent, ModelError>>;
 
-/// Something that answers.
+/// A language model, or anything that answers like one.
 pub trait Model: Send + Sync {
-    /// Which model this is.
+    /// Full name of the model.
     fn name(&self) -> &ModelName;
 
-    /// What it can do.
+    /// Supported features and limits.
     fn capabilities(&self) -> Capabilities;
 
-    /// What it costs; nothing when that is not known. Where one of several may answer, no call costs
-    /// more than this.
+    /// Price; `None` when unknown. Where one of several models may answer, no call costs more than this.
     fn price(&self) -> Option<Price>;
 
-    /// Asks it. The stream ends after [`StreamEvent::Finished`] or after an error, whichever comes
-    /// first. Dropping it, or cancelling, closes the connection at once.
+    /// Sends a request. The stream ends after [`StreamEvent::Finished`] or after an error, whichever comes first.
+    /// Dropping it, or cancelling, closes the connection at once.
     fn stream(&self, request: ChatRequest, cancel: CancellationToken) -> EventStream;
 }
 
-/// Asks a model and waits for the whole answer.
+/// Sends a request and waits for the complete answer.
 pub async fn complete(
     model: &dyn Model,
     request: ChatRequest,
@@ -50,32 +49,32 @@ pub async fn complete(
     ))
 }
 
-/// What a model can do, as far as it is known.
+/// Supported features and limits of a model, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Capabilities {
-    /// It can ask for tools.
+    /// Supports tool calls.
     pub tools: bool,
-    /// Its answers come piece by piece.
+    /// Supports streamed answers.
     pub streaming: bool,
-    /// It sees images.
+    /// Accepts images.
     pub vision: bool,
-    /// Its answers can be bound to a JSON schema.
+    /// Supports answers constrained to a JSON schema.
     pub json_schema: bool,
-    /// It thinks before it answers.
+    /// Reasons before it answers.
     pub reasoning: bool,
-    /// The most tokens it reads and writes together.
+    /// Maximum number of input and output tokens together.
     pub context_window: Option<u64>,
-    /// The most tokens it reads, where that is less than the context window leaves.
+    /// Maximum number of input tokens, where that is less than the context window allows.
     pub max_input: Option<u64>,
-    /// The most tokens it writes.
+    /// Maximum number of output tokens.
     pub max_output: Option<u64>,
-    /// The most tools that a request may declare.
+    /// Maximum number of tools per request.
     pub max_tools: Option<u64>,
 }
 
-/// What is assumed of a model nobody described.
+/// Assumptions about a model without a description.
 impl Default for Capabilities {
     fn default() -> Self {
         Self {
@@ -92,15 +91,15 @@ impl Default for Capabilities {
     }
 }
 
-/// The largest answer that is asked for when nobody configured one.
+/// Default output token limit when none is configured.
 const USUAL_OUTPUT: u64 = 32_000;
 
-/// The same for a model of which no limit is known.
+/// Default output token limit for a model whose limit is unknown.
 const UNKNOWN_OUTPUT: u64 = 8_192;
 
 impl Capabilities {
-    /// The limit of output tokens to send: what was configured, or a usual limit that leaves at least half of
-    /// the context window for input; never above the model's own limit.
+    /// The output token limit to send: the configured one, or a default that leaves at least half of the context window
+    /// for input; never above the model's own limit.
     pub fn output_tokens(&self, configured: Option<u32>) -> u32 {
         let limit = self.max_output.unwrap_or(u64::MAX);
         let wanted = configured.map_or_else(
@@ -117,7 +116,7 @@ impl Capabilities {
         u32::try_from(wanted.min(limit).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// The most tokens of input when the answer may have so many.
+    /// Maximum number of input tokens when `output` tokens are reserved for the answer.
     pub fn input_tokens(&self, output: u32) -> Option<u64> {
         let left = self
             .context_window
@@ -128,7 +127,7 @@ impl Capabilities {
         }
     }
 
-    /// What a request needs that this model lacks, in words; empty when it suffices.
+    /// Features that a request needs and this model lacks, in words; empty when there are none.
     pub fn lacking(&self, request: &ChatRequest) -> Vec<&'static str> {
         let mut lacking = Vec::new();
         if !request.tools.is_empty() && !self.tools {
@@ -156,17 +155,17 @@ impl Capabilities {
     }
 }
 
-/// On which side of the truth an estimate is.
+/// Direction in which an estimate may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Estimate {
-    /// No text of any language takes fewer than one token for eight bytes, so what exceeds a window by this count does not
-    /// fit it.
+    /// Lower bound: no text of any language uses fewer than one token per eight bytes, so a request that exceeds a
+    /// window by this count certainly does not fit.
     Low,
-    /// Few texts take more than one token for three bytes. Images and tools are counted.
+    /// Upper bound: few texts use more than one token per three bytes. Images and tools are counted.
     High,
 }
 
-/// An estimate of the tokens of a request.
+/// Estimates the tokens of a request.
 pub(crate) fn estimated_tokens(request: &ChatRequest, estimate: Estimate) -> u64 {
     const TOKENS_PER_IMAGE: usize = 1_500;
     use crate::message::{ChatMessage, UserPart};

@@ -1,15 +1,15 @@
-//! Names of models: `provider/model`.
+//! Model names: `provider/model`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which model, and who is asked for it: `openai/gpt-5.1`, `ollama/llama3:8b`,
+/// A provider and one of its models: `openai/gpt-5.1`, `ollama/llama3:8b`,
 /// `openrouter/meta-llama/llama-3.3-70b-instruct`, `scripted/answers.yaml`.
 ///
-/// The provider is in small letters; the model is kept as written, for only the provider knows
-/// what it means.
+/// The provider is in lower case; the model is kept as written, because only the provider can
+/// interpret it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ModelName {
@@ -17,7 +17,7 @@ pub struct ModelName {
     model: String,
 }
 
-/// A text that is no name of a model.
+/// The text is not a valid model name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a name of a model; a name is PROVIDER/MODEL, such as openai/gpt-5.1")]
 pub struct ModelNameError(String);
@@ -28,7 +28,7 @@ impl ModelName {
         &self.provider
     }
 
-    /// What the provider calls the model; a path for `scripted` and `replay`.
+    /// The provider's name of the model; a path for `scripted` and `replay`.
     pub fn model(&self) -> &str {
         &self.model
     }
@@ -51,7 +51,7 @@ impl FromStr for ModelName {
     }
 }
 
-/// Whether a text can name a provider: small letters, digits, `-` and `_`.
+/// Whether a text is a valid provider name: lower-case letters, digits, `-` and `_`.
 pub(crate) fn is_provider(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
         && text.bytes().all(|byte| {

@@ -1,4 +1,4 @@
-//! What models cost and can do: a table in the crate, which a file of the user extends.
+//! Prices and capabilities of models: a built-in table, which the user's file extends.
 
 use std::collections::BTreeMap;
 
@@ -11,39 +11,39 @@ use crate::model::Capabilities;
 use crate::name::ModelName;
 use crate::wire::Protocol;
 
-/// How a model is asked to think.
+/// Form in which reasoning is requested from a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Thinking {
-    /// By a number of tokens.
+    /// As a number of tokens.
     #[default]
     Budget,
-    /// By a word; how long is its own choice.
+    /// As an effort level; the model decides how long it reasons.
     Adaptive,
 }
 
-/// A model, or a family of models, as described in a table. A field that is not given is taken from the
-/// family the model belongs to, and then from what is assumed of every model.
+/// A model, or a family of models, as described in a table. A missing field is taken from the family of the model, and
+/// then from the defaults for every model.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
-    /// Dollars for a million tokens.
+    /// Dollars per million tokens.
     #[serde(default)]
     pub(crate) price: Option<WrittenPrice>,
     #[serde(default)]
     pub(crate) capabilities: WrittenCapabilities,
-    /// How it is asked to think.
+    /// Form in which reasoning is requested.
     #[serde(default)]
     pub(crate) thinking: Option<Thinking>,
     /// Whether it accepts `temperature` and `top_p`.
     #[serde(default)]
     pub(crate) sampling: Option<bool>,
-    /// How it is spoken to, where that differs from its provider's other models.
+    /// Protocol, where it differs from that of the provider's other models.
     #[serde(default)]
     pub(crate) protocol: Option<Protocol>,
 }
 
-/// What a model can do, as far as a table describes it.
+/// Features and limits of a model, as far as a table describes them.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct WrittenCapabilities {
@@ -59,7 +59,7 @@ pub(crate) struct WrittenCapabilities {
 }
 
 impl WrittenCapabilities {
-    /// These, and for what they do not say the others.
+    /// Fills missing fields from `other`.
     fn or(self, other: Self) -> Self {
         Self {
             tools: self.tools.or(other.tools),
@@ -74,7 +74,7 @@ impl WrittenCapabilities {
         }
     }
 
-    /// With what is assumed of every model.
+    /// Fills missing fields with the defaults for every model.
     pub(crate) fn resolve(self) -> Capabilities {
         let usual = Capabilities::default();
         Capabilities {
@@ -92,8 +92,8 @@ impl WrittenCapabilities {
 }
 
 impl Description {
-    /// With what is assumed of every model where it says nothing, so that no family changes it. Limits and price
-    /// stay open.
+    /// Fills missing fields with the defaults for every model, so that no family changes them. Limits and price stay
+    /// open.
     pub(crate) fn completed(self) -> Self {
         let usual = Capabilities::default();
         let all = WrittenCapabilities {
@@ -116,7 +116,7 @@ impl Description {
         })
     }
 
-    /// This, and for what it does not say the other.
+    /// Fills missing fields from `other`.
     fn or(self, other: Self) -> Self {
         Self {
             price: self.price.or(other.price),
@@ -128,24 +128,24 @@ impl Description {
     }
 }
 
-/// A price as written: dollars for a million tokens.
+/// A price as written in a file: dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenPrice {
     input: f64,
     output: f64,
-    /// As the input when not given.
+    /// Same as `input` when not given.
     cached_input: Option<f64>,
-    /// As the input when not given.
+    /// Same as `input` when not given.
     cache_write: Option<f64>,
-    /// Other prices for calls with a long input.
+    /// Separate prices for calls with a long input.
     long_input: Option<LongInput>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LongInput {
-    /// Calls with more input tokens than this.
+    /// Number of input tokens above which these prices apply.
     above: u64,
     input: f64,
     output: f64,
@@ -156,22 +156,22 @@ struct LongInput {
 /// The price of a model. Integers only, so that sums are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Price {
-    /// For usual calls.
+    /// Rates of ordinary calls.
     pub usual: Rates,
-    /// For calls with more input tokens than the number.
+    /// Rates of calls with more input tokens than the number.
     pub long_input: Option<(u64, Rates)>,
 }
 
-/// Millionths of a dollar for a million tokens.
+/// Millionths of a dollar per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Rates {
-    /// For what is sent.
+    /// Input tokens.
     pub input: MicroUsd,
-    /// For what comes back.
+    /// Output tokens.
     pub output: MicroUsd,
-    /// For what is sent and was cached.
+    /// Input tokens read from the cache.
     pub cached_input: MicroUsd,
-    /// For what is sent and put into the cache.
+    /// Input tokens written to the cache.
     pub cache_write: MicroUsd,
 }
 
@@ -218,7 +218,7 @@ impl Rates {
 }
 
 impl Price {
-    /// Reads a price; nothing when a number in it is negative or absurd.
+    /// Converts a price; `None` when a number in it is negative or absurd.
     pub(crate) fn read(written: &WrittenPrice) -> Option<Self> {
         let usual = Rates::read(
             written.input,
@@ -236,7 +236,7 @@ impl Price {
         Some(Self { usual, long_input })
     }
 
-    /// A price below which neither of the two is, whatever the call.
+    /// A price that is never below either of the two, for any call.
     pub(crate) fn highest(self, other: Self) -> Self {
         let usual = self.usual.highest(other.usual);
         let long_input = [self.long_input, other.long_input]
@@ -247,7 +247,7 @@ impl Price {
         Self { usual, long_input }
     }
 
-    /// Whether no call costs anything.
+    /// Whether all calls are free.
     pub(crate) fn is_free(&self) -> bool {
         let long = self.long_input.iter().map(|(_, rates)| rates);
         std::iter::once(&self.usual).chain(long).all(|rates| {
@@ -261,7 +261,7 @@ impl Price {
         })
     }
 
-    /// What a call costs, rounded up to a whole millionth of a dollar.
+    /// Cost of a call, rounded up to a whole millionth of a dollar.
     pub fn cost(&self, usage: &Usage) -> MicroUsd {
         match &self.long_input {
             Some((above, rates)) if usage.input_tokens > *above => rates.cost(usage),
@@ -275,7 +275,7 @@ impl Price {
 pub(crate) struct Table(BTreeMap<String, Description>);
 
 impl Table {
-    /// Adds descriptions. One that is there already is changed where the new one says something.
+    /// Adds descriptions. An existing one is changed only in the fields that the new one sets.
     pub(crate) fn extend(&mut self, more: BTreeMap<String, Description>) {
         for (name, new) in more {
             let known = self.0.entry(name).or_default();
@@ -283,7 +283,7 @@ impl Table {
         }
     }
 
-    /// The names in order, without those of families.
+    /// Model names, sorted, without families.
     pub(crate) fn names(&self) -> impl Iterator<Item = ModelName> {
         self.0
             .keys()
@@ -291,12 +291,12 @@ impl Table {
             .filter_map(|name| name.parse().ok())
     }
 
-    /// The description of a model: its own, completed by that of the same model without a date in its name,
-    /// and by those of its families (`openai/gpt-5*`), the longest name first.
+    /// Description of a model: its own, completed by that of the same model without a date in its name, and by those of
+    /// its families (`openai/gpt-5*`), the longest name first.
     pub(crate) fn find(&self, name: &ModelName) -> Description {
         let own = self.under(name.provider(), name.model());
         match name.provider() {
-            // The same models under another interface.
+            // The same models over another interface.
             "openai-responses" => own.or(Description {
                 protocol: None,
                 ..self.under("openai", name.model())
@@ -332,7 +332,7 @@ impl Table {
     }
 }
 
-/// The name without a version behind it: `-2025-08-07`, `-20250929`, `-latest`.
+/// The name without a version suffix: `-2025-08-07`, `-20250929`, `-latest`.
 fn undated(name: &str) -> Option<&str> {
     if let Some(short) = name.strip_suffix("-latest") {
         return Some(short);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is reserved for a chain of models suffices whoever answers.
+        /// The amount reserved for a chain of models suffices whichever model answers.
         #[test]
         fn the_highest_of_two_prices_is_never_below_either(
             rates in prop::array::uniform8(0.0..50.0_f64), above in any::<[u16; 2]>(),

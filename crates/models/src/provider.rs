@@ -1,29 +1,29 @@
-//! The providers that are built in: where they are, how they are spoken to, where their keys are.
+//! The built-in providers: their addresses, protocols and key variables.
 
 use crate::wire::{Dialect, Protocol};
 
-/// A provider that is built in.
+/// A built-in provider.
 pub(crate) struct BuiltIn {
     pub(crate) name: &'static str,
     pub(crate) protocol: Protocol,
     pub(crate) dialect: Dialect,
-    /// Nothing where everyone has an address of their own.
+    /// `None` where every customer has their own address.
     pub(crate) base_url: Option<&'static str>,
-    /// The variables that name another address, the first that is set counts.
+    /// Variables that override the address; the first that is set wins.
     pub(crate) base_url_variables: &'static [&'static str],
-    /// The variables that hold the key, the first that is set counts.
+    /// Variables that hold the key; the first that is set wins.
     pub(crate) key_variables: &'static [&'static str],
-    /// Whether it can be used without a key.
+    /// Whether it requires a key.
     pub(crate) needs_key: bool,
 }
 
-/// The provider of this name.
+/// Returns the built-in provider with this name.
 pub(crate) fn built_in(name: &str) -> Option<&'static BuiltIn> {
     let name = if name == "google" { "gemini" } else { name };
     BUILT_IN.iter().find(|provider| provider.name == name)
 }
 
-/// Every provider that is built in, besides `scripted` and `replay`.
+/// All built-in providers, except `scripted` and `replay`.
 pub(crate) static BUILT_IN: [BuiltIn; 11] = [
     BuiltIn {
         name: "openai",

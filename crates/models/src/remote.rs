@@ -22,10 +22,10 @@ use crate::request::ChatRequest;
 use crate::retry::Backend;
 use crate::wire::{self, Fault, Reply, Target, ToolNames};
 
-/// The most of a failed response that is read.
+/// Maximum number of bytes read from a failed response.
 const LONGEST_FAILURE: usize = 64 * 1024;
 
-/// How long to wait for the end of a body after the end of the answer in it.
+/// Maximum wait for the end of a body after the answer in it is complete.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A model at a provider.
@@ -87,7 +87,8 @@ impl Inner {
         let (limits, name) = (&self.limits, &self.target.name);
         let names = ToolNames::new(&request.tools);
         let call = wire::write(&self.target, request, &names)?;
-        // Without streaming the head comes with the whole answer, so only the total limit counts.
+        // Without streaming the headers arrive with the complete answer, so only the total limit
+        // applies.
         let wait = if request.stream {
             limits.first_byte
         } else {
@@ -110,8 +111,8 @@ impl Inner {
         } else {
             self.read_events(&mut response, &mut answer, outlet).await?;
         }
-        // A body that was read to its end leaves the connection fit for the next call. The end
-        // follows at once; whoever lets us wait for it is not waited for.
+        // A body that was read to its end lets the connection be reused. The end usually follows at
+        // once; a slow server is not waited for.
         let _rest = next_chunk(name, &mut response, PATIENCE).await;
         let (message, usage, stop, cost) = answer.finish();
         let completion = Completion {
@@ -128,7 +129,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether the answer is one document, asked for or not: some servers cannot stream.
+    /// Whether the answer is a single document, requested or not: some servers cannot stream.
     #[expect(clippy::unused_self, reason = "reads as a question to the model")]
     fn is_document(&self, request: &ChatRequest, response: &Response) -> bool {
         let kind = content_type(response);
@@ -154,7 +155,7 @@ impl Inner {
         let body: Value = serde_json::from_slice(&body).map_err(|error| {
             self.target.error(
                 ErrorKind::Protocol,
-                format!("the answer is no JSON: {error}"),
+                format!("the response is not JSON: {error}"),
             )
         })?;
         decoder
@@ -163,7 +164,7 @@ impl Inner {
         if answer.is_stopped() {
             return Ok(());
         }
-        let message = "the answer does not say that it is whole";
+        let message = "the response has no end marker";
         Err(self.target.error(ErrorKind::Protocol, message))
     }
 
@@ -194,7 +195,7 @@ impl Inner {
             }
         }
         if let Some(frame) = frames.end() {
-            // What is left of a cut stream is often half an event, which is no fault of its own.
+            // The rest of a cut stream is often half an event, which is not an error of its own.
             if let Err(fault @ Fault::Reported(_)) = decoder.event(&frame, answer) {
                 return Err(self.fault(fault));
             }
@@ -219,11 +220,11 @@ impl Inner {
         Err(self.target.error(ErrorKind::Protocol, message))
     }
 
-    /// The error of a response whose status says that it failed.
+    /// Creates the error for a response with a failure status.
     async fn refused(&self, mut response: Response) -> ModelError {
         let mut body = Vec::new();
         let name = &self.target.name;
-        // What cannot be read of it is not needed: the status says most.
+        // An unreadable body is ignored: the status says most.
         while body.len() < LONGEST_FAILURE
             && let Ok(Some(chunk)) = next_chunk(name, &mut response, self.limits.connect).await
         {
@@ -257,7 +258,7 @@ impl Inner {
     }
 }
 
-/// What a response says it holds.
+/// Content type of a response.
 fn content_type(response: &Response) -> &str {
     let kind = response.headers().get(CONTENT_TYPE);
     kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default()

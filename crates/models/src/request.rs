@@ -1,4 +1,4 @@
-//! What is asked of a model.
+//! Requests to a model.
 
 use std::sync::Arc;
 
@@ -7,39 +7,39 @@ use serde_json::{Map, Value};
 
 use crate::message::{ChatMessage, ToolDefinition, UserPart};
 
-/// One question to a model: the conversation so far and how to answer it.
+/// A request to a model: the conversation so far and the parameters of the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChatRequest {
-    /// What the model must keep in mind, in order.
+    /// System instructions, in order.
     pub system: Vec<String>,
-    /// The conversation. Shared, since it is given to a model again with each question of a turn.
+    /// The conversation. Shared, since each request of a turn sends it again.
     #[serde(serialize_with = "as_messages", deserialize_with = "from_messages")]
     pub messages: Vec<Arc<ChatMessage>>,
-    /// The tools it may ask for. Shared: they are the same for all questions of a turn.
+    /// The offered tools. Shared: they are the same for all requests of a turn.
     #[serde(serialize_with = "as_list", deserialize_with = "from_list")]
     pub tools: Arc<[ToolDefinition]>,
-    /// The form the answer must have.
+    /// JSON schema that the answer must match.
     pub response_schema: Option<ResponseSchema>,
-    /// The longest answer.
+    /// Maximum number of output tokens.
     pub max_output_tokens: Option<u32>,
-    /// How freely it chooses words.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// How hard it thinks.
+    /// Reasoning effort.
     pub reasoning_effort: Option<ReasoningEffort>,
-    /// Further parameters by their usual names, such as `top_p`, `seed` or `stop`. Each wire format puts them
-    /// where its provider expects them; they never replace a field of the request itself.
+    /// Further parameters by their usual names, such as `top_p`, `seed` or `stop`. Each wire format puts them where its
+    /// provider expects them; they never replace a field of the request itself.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,
-    /// Whether to have the beginning of the conversation cached where that must be asked for.
+    /// Whether to mark the beginning of the conversation for caching, where a provider requires that.
     pub cache: bool,
-    /// Whether the answer comes piece by piece. Otherwise it comes as one piece at the end.
+    /// Whether the answer is streamed. Otherwise it arrives as one piece at the end.
     pub stream: bool,
-    /// What this question is called, the same when it is asked again after a crash. Agents on other machines know
-    /// it by this; models need no such thing.
+    /// Idempotency key of this request, the same when it is repeated after a crash. Used by remote agents; models
+    /// ignore it.
     #[serde(skip)]
     pub key: Option<String>,
-    /// What was noted ([`StreamEvent::Noted`](crate::StreamEvent::Noted)) when it was asked before.
+    /// Data noted ([`StreamEvent::Noted`](crate::StreamEvent::Noted)) when the request was sent before.
     #[serde(skip)]
     pub noted: Option<Value>,
 }
@@ -81,7 +81,7 @@ impl Default for ChatRequest {
 }
 
 impl ChatRequest {
-    /// A request with one message of the user.
+    /// Creates a request with one user message.
     pub fn prompt(text: impl Into<String>) -> Self {
         Self {
             messages: vec![ChatMessage::user(text).into()],
@@ -89,14 +89,14 @@ impl ChatRequest {
         }
     }
 
-    /// How many answers of models the conversation holds.
+    /// Number of model answers in the conversation.
     pub(crate) fn answers(&self) -> usize {
         let is_answer =
             |message: &&Arc<ChatMessage>| matches!(message.as_ref(), ChatMessage::Assistant(_));
         self.messages.iter().filter(is_answer).count()
     }
 
-    /// How many tool calls the conversation holds; the first free number for ids we make up.
+    /// Number of tool calls in the conversation; also the first free number for generated ids.
     pub(crate) fn calls(&self) -> usize {
         self.messages
             .iter()
@@ -107,7 +107,7 @@ impl ChatRequest {
             .sum()
     }
 
-    /// The name of the tool that was called with this id.
+    /// Name of the tool that was called with this id.
     pub(crate) fn called_tool(&self, id: &str) -> Option<&str> {
         self.messages
             .iter()
@@ -122,12 +122,12 @@ impl ChatRequest {
             })
     }
 
-    /// Whether the conversation shows pictures.
+    /// Whether the conversation contains images.
     pub(crate) fn has_images(&self) -> bool {
         self.images() > 0
     }
 
-    /// How many pictures the conversation shows.
+    /// Number of images in the conversation.
     pub(crate) fn images(&self) -> usize {
         let shown = self.messages.iter().map(|message| match message.as_ref() {
             ChatMessage::User { parts } => parts
@@ -143,36 +143,36 @@ impl ChatRequest {
     }
 }
 
-/// The form an answer must have.
+/// JSON schema that an answer must match.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResponseSchema {
-    /// A name for it: letters, digits, `_` and `-`.
+    /// Name of the schema: letters, digits, `_` and `-`.
     pub name: String,
     /// The JSON schema.
     pub schema: Value,
-    /// Whether the provider has to enforce it to the letter, where it can.
+    /// Whether the provider must enforce it exactly, where it can.
     #[serde(default)]
     pub strict: bool,
 }
 
-/// How hard a model thinks before it answers.
+/// Amount of reasoning before the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningEffort {
-    /// Not at all, where that can be chosen.
+    /// No reasoning, where the model supports that.
     None,
     /// As little as possible.
     Minimal,
-    /// A little.
+    /// Little reasoning.
     Low,
-    /// As usual.
+    /// The usual amount.
     Medium,
-    /// Long.
+    /// Extensive reasoning.
     High,
 }
 
 impl ReasoningEffort {
-    /// The word that most providers use.
+    /// The value that most providers use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -183,7 +183,7 @@ impl ReasoningEffort {
         }
     }
 
-    /// The tokens to think with, for providers that want a number.
+    /// Token budget for reasoning, for providers that require a number.
     pub(crate) const fn budget(self) -> u32 {
         match self {
             Self::None => 0,

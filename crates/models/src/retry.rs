@@ -1,8 +1,8 @@
-//! Retries: one attempt after the other until one succeeds, within all limits.
+//! Retries: repeats failed attempts until one succeeds, within all limits.
 //!
-//! An attempt that was cut after part of its answer was handed out is retried too: callers act on an
-//! answer (run its tool calls, store it) only once it is whole. [`StreamEvent::Retrying`] announces
-//! each retry, so that whoever shows text as it streams can show that the answer restarts.
+//! An attempt that was cut after part of its answer was streamed is retried too: callers act on an answer (run its tool
+//! calls, store it) only once it is complete. [`StreamEvent::Retrying`] announces each retry, so that a caller that
+//! shows text as it streams can show that the answer restarts.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use crate::name::ModelName;
 use crate::price::Price;
 use crate::request::ChatRequest;
 
-/// One way to get an answer, tried once.
+/// A source of answers that makes single attempts.
 pub(crate) trait Backend: Send + Sync {
     fn name(&self) -> &ModelName;
     fn capabilities(&self) -> Capabilities;
     fn price(&self) -> Option<&Price>;
 
-    /// A single attempt. The completion it ends with carries only a cost that the provider told.
+    /// Makes a single attempt. Its completion carries a cost only if the provider reported one.
     fn attempt(&self, request: Arc<ChatRequest>) -> EventStream;
 }
 
-/// A model that is tried again when an attempt fails.
+/// A model that retries failed attempts.
 pub(crate) struct Persistent {
     backend: Arc<dyn Backend>,
     limits: Limits,
@@ -146,7 +146,7 @@ async fn attempts(
     }
 }
 
-/// Why an answer without text and calls is none; nothing when it has either.
+/// The error for an answer with neither text nor calls; `None` when it has either.
 fn no_answer(completion: &Completion, backend: &dyn Backend) -> Option<ModelError> {
     let message = &completion.message;
     if !message.text.trim().is_empty() || !message.calls.is_empty() {
@@ -159,7 +159,7 @@ fn no_answer(completion: &Completion, backend: &dyn Backend) -> Option<ModelErro
         ),
         StopReason::MaxTokens => (
             ErrorKind::NoRoomForAnswer,
-            "the limit of output tokens was reached before the answer began",
+            "the limit of output tokens was reached before the answer started",
         ),
         _ => (
             ErrorKind::EmptyAnswer,
@@ -169,7 +169,7 @@ fn no_answer(completion: &Completion, backend: &dyn Backend) -> Option<ModelErro
     Some(ModelError::new(kind, backend.name(), why))
 }
 
-/// Adds what only the end of all attempts knows.
+/// Adds the number of attempts and the computed cost to the completion.
 fn settled(mut completion: Completion, backend: &dyn Backend, attempts: u32) -> Completion {
     completion.attempts = attempts;
     if completion.cost_micro_usd.is_none() {

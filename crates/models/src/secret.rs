@@ -1,9 +1,9 @@
-//! Keys: a type that cannot be printed, and the variables in which keys are looked for.
+//! API keys: a type that cannot be printed, and the variables that may hold keys.
 
 use std::fmt;
 
-/// A key. It can be shown, logged, compared by accident or serialised by nobody; only
-/// [`Secret::expose`] gives it out.
+/// An API key. It cannot be displayed, logged, compared or serialised; only [`Secret::expose`]
+/// returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -13,7 +13,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The key itself, for the request that needs it.
+    /// Returns the key itself, for the request that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -31,7 +31,7 @@ impl fmt::Display for Secret {
     }
 }
 
-/// The environment variables that hold keys of providers. Child processes must not inherit them.
+/// Environment variables that hold keys of providers. Child processes must not inherit them.
 pub const KEY_VARIABLES: &[&str] = &[
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",

@@ -1,15 +1,15 @@
-//! Reading YAML strictly: an error names the file, the line, the column and what was meant.
+//! Strict YAML parsing: an error gives the file, the line, the column and what was expected.
 
 use serde::de::DeserializeOwned;
 
 use crate::error::{ErrorKind, ModelError};
 
-/// Reads a file that was read into `text`.
+/// Parses the content of a file; `file` is its name in errors.
 pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, ModelError> {
     serde_saphyr::from_str(text).map_err(|error| malformed(file, &error))
 }
 
-/// A rule of a file that is broken, without a place to name.
+/// The error for a broken rule of a file that has no position.
 pub(crate) fn broken(file: &str, message: impl Into<String>) -> ModelError {
     ModelError::about(ErrorKind::MalformedFile, file, message)
 }
@@ -57,7 +57,7 @@ fn malformed(file: &str, error: &serde_saphyr::Error) -> ModelError {
     }
     if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
         let key = rest.split(", set ").next().unwrap_or_default();
-        message = format!("the field `{key}` stands here twice");
+        message = format!("the field `{key}` occurs twice");
         hint = Some("leave one of them out".to_owned());
     }
     let error = ModelError::about(ErrorKind::MalformedFile, place, message);
@@ -76,9 +76,6 @@ mod tests {
     #[test]
     fn a_field_that_stands_twice_is_told_in_plain_words() {
         let error = read::<BTreeMap<String, u8>>("f.yaml", "a: 1\na: 2\n").expect_err("twice");
-        assert_eq!(
-            error.to_string(),
-            "f.yaml:2:1: the field `a` stands here twice"
-        );
+        assert_eq!(error.to_string(), "f.yaml:2:1: the field `a` occurs twice");
     }
 }

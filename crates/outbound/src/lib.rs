@@ -1,7 +1,8 @@
-//! Calling other machines: whom to trust, why it failed, and which addresses that somebody else chose may be called.
+//! Outbound HTTP calls: trusted certificates, error causes, and a check of addresses chosen by others against calls
+//! into private networks.
 //!
-//! A name that somebody else chose is looked up once, each of its addresses is checked, and the connection goes to those addresses and no
-//! others, so that a name cannot mean another machine a moment later. Redirects are not followed.
+//! A host name chosen by others is resolved once, each of its addresses is checked, and the connection goes only to
+//! those addresses, so that the name cannot resolve to another machine a moment later. Redirects are not followed.
 
 pub mod sse;
 
@@ -14,77 +15,77 @@ use reqwest::header::HeaderValue;
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, RequestBuilder, Url};
 
-/// Why an address is not called.
+/// An address must not, or cannot, be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// No address at all.
+pub enum AddressError {
+    /// It is not a URL.
     #[error("it is not an http or https URL")]
     Malformed,
-    /// It names secrets, which belong elsewhere.
+    /// It contains credentials, which belong elsewhere.
     #[error("it holds a user name or a password")]
     Credentials,
     /// It is not encrypted.
     #[error("it is not https")]
     Insecure,
-    /// It is of a private network or of this machine.
+    /// It belongs to a private network or to this machine.
     #[error("it is an address of a private network or of this machine")]
     Private,
-    /// Its name is not known.
+    /// Its host name cannot be resolved.
     #[error("its name cannot be looked up")]
     Unresolved,
 }
 
-/// Checks what can be checked without looking a name up.
-pub fn check(url: &str, allows_private: bool) -> Result<Url, Refused> {
-    let url = Url::parse(url).map_err(|_| Refused::Malformed)?;
+/// Checks what can be checked without resolving a name.
+pub fn check(url: &str, allows_private: bool) -> Result<Url, AddressError> {
+    let url = Url::parse(url).map_err(|_| AddressError::Malformed)?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(Refused::Malformed);
+        return Err(AddressError::Malformed);
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Refused::Credentials);
+        return Err(AddressError::Credentials);
     }
-    let host = url.host_str().ok_or(Refused::Malformed)?;
+    let host = url.host_str().ok_or(AddressError::Malformed)?;
     if allows_private {
         return Ok(url);
     }
     if url.scheme() != "https" {
-        return Err(Refused::Insecure);
+        return Err(AddressError::Insecure);
     }
     let plain = host.trim_start_matches('[').trim_end_matches(']');
     let name = plain.trim_end_matches('.').to_ascii_lowercase();
     let is_here = name == "localhost" || name.ends_with(".localhost");
     if is_here || plain.parse().is_ok_and(is_private) {
-        return Err(Refused::Private);
+        return Err(AddressError::Private);
     }
     Ok(url)
 }
 
-/// An address that was checked, with the machines that it means.
+/// A checked URL with its resolved addresses.
 pub struct Target {
     url: Url,
     host: String,
     addresses: Vec<SocketAddr>,
 }
 
-/// Looks an address up and checks all that it means.
-pub async fn resolve(url: &str, allows_private: bool) -> Result<Target, Refused> {
+/// Resolves a URL and checks all its addresses.
+pub async fn resolve(url: &str, allows_private: bool) -> Result<Target, AddressError> {
     let url = check(url, allows_private)?;
-    let host = url.host_str().ok_or(Refused::Malformed)?.to_owned();
-    let port = url.port_or_known_default().ok_or(Refused::Malformed)?;
+    let host = url.host_str().ok_or(AddressError::Malformed)?.to_owned();
+    let port = url.port_or_known_default().ok_or(AddressError::Malformed)?;
     let plain = host
         .trim_start_matches('[')
         .trim_end_matches(']')
         .to_owned();
     let found = tokio::net::lookup_host((plain, port))
         .await
-        .map_err(|_| Refused::Unresolved)?;
+        .map_err(|_| AddressError::Unresolved)?;
     let addresses: Vec<SocketAddr> = found.collect();
     if addresses.is_empty() {
-        return Err(Refused::Unresolved);
+        return Err(AddressError::Unresolved);
     }
-    // One that is private spoils all: which one is called is not ours to choose.
+    // One private address is enough to refuse: which address is used cannot be chosen here.
     if !allows_private && addresses.iter().any(|address| is_private(address.ip())) {
-        return Err(Refused::Private);
+        return Err(AddressError::Private);
     }
     Ok(Target {
         url,
@@ -94,21 +95,21 @@ pub async fn resolve(url: &str, allows_private: bool) -> Result<Target, Refused>
 }
 
 impl Target {
-    /// A request to it, to nobody else.
+    /// Creates a POST request to this target and to no other.
     pub fn post(&self, patience: Duration) -> Result<RequestBuilder, String> {
         let builder = self.builder()?.timeout(patience).pool_max_idle_per_host(0);
         let client = builder.build().map_err(|_| NO_CLIENT.to_owned())?;
         Ok(client.post(self.url.clone()))
     }
 
-    /// A client for several requests to its host, whose connections are kept. It reaches other hosts only by
-    /// looking their names up without a check: give it no URL of another one.
+    /// Creates a client for several requests to its host, which reuses connections. It would resolve other hosts
+    /// without a check, so give it no URL of another host.
     pub fn client(&self, connect: Duration) -> Result<Client, String> {
         let builder = self.builder()?.connect_timeout(connect).tcp_nodelay(true);
         builder.build().map_err(|_| NO_CLIENT.to_owned())
     }
 
-    /// The address.
+    /// The checked URL.
     pub const fn url(&self) -> &Url {
         &self.url
     }
@@ -125,21 +126,21 @@ impl Target {
 
 const NO_CLIENT: &str = "no client can be made for it";
 
-/// A value of a header that is nowhere shown.
+/// A header value that is never shown.
 pub fn secret(text: &str) -> HeaderValue {
     let mut value = HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
     value.set_sensitive(true);
     value
 }
 
-/// A TLS configuration that trusts what the system trusts. Without `is_secure` it trusts nobody, and is never used.
+/// A TLS configuration that trusts the system's certificates. Without `is_secure` it trusts none, and is never used.
 pub fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
-    // Reading them takes a while, and they do not change.
+    // Reading them takes time, and they do not change.
     static ROOTS: OnceLock<Arc<rustls::RootCertStore>> = OnceLock::new();
     let roots = if is_secure {
         Arc::clone(ROOTS.get_or_init(|| {
             let mut roots = rustls::RootCertStore::empty();
-            // A certificate that cannot be read is no reason to trust none.
+            // An unreadable certificate is no reason to trust none.
             let (_added, _ignored) =
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             Arc::new(roots)
@@ -158,7 +159,7 @@ pub fn tls(is_secure: bool) -> Result<rustls::ClientConfig, String> {
         .with_no_client_auth())
 }
 
-/// What lies at the bottom of an error. The layers above only repeat it, or name the URL.
+/// Message of the innermost source of an error. The layers above only repeat it, or name the URL.
 pub fn deepest(error: &dyn Error) -> String {
     let mut current = error;
     while let Some(source) = current.source() {
@@ -167,7 +168,7 @@ pub fn deepest(error: &dyn Error) -> String {
     current.to_string()
 }
 
-/// Whether an address is of this machine, of a private network, or of nobody in particular.
+/// Whether an address belongs to this machine or a private network, or is unspecified or reserved.
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),
@@ -197,7 +198,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         let [third, fourth] = low.to_be_bytes();
         Ipv4Addr::new(first, second, third, fourth)
     };
-    // Addresses of the other kind that are written as one of these: mapped, compatible, 6to4 and translated.
+    // IPv4 addresses embedded in IPv6: mapped, compatible, 6to4 and translated.
     let embedded = match segments {
         [0, 0, 0, 0, 0, 0xffff | 0, high, lower] | [0x64, 0xff9b, 0, 0, 0, 0, high, lower] => {
             Some(low(high, lower))
@@ -213,14 +214,14 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         // Unique local, link-local and site-local.
         || first & 0xfe00 == 0xfc00
         || first & 0xff80 == 0xfe80
-        // For documentation, Teredo, and translation within a network.
+        // Documentation, Teredo, and translation within a network.
         || (first == 0x2001 && (second == 0xdb8 || second == 0))
         || (first == 0x64 && second == 0xff9b && segments.get(2) == Some(&1))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Refused, check, is_private, resolve};
+    use super::{AddressError, check, is_private, resolve};
 
     #[test]
     fn addresses_of_private_networks_are_known() {
@@ -277,7 +278,7 @@ mod tests {
             "nonsense",
             "https://",
         ] {
-            assert_eq!(refused(url), Refused::Malformed, "{url}");
+            assert_eq!(refused(url), AddressError::Malformed, "{url}");
         }
         for url in [
             "https://localhost/x",
@@ -290,10 +291,13 @@ mod tests {
             "https://0x7f.1/",
             "https://017700000001",
         ] {
-            assert_eq!(refused(url), Refused::Private, "{url}");
+            assert_eq!(refused(url), AddressError::Private, "{url}");
         }
-        assert_eq!(refused("http://example.com"), Refused::Insecure);
-        assert_eq!(refused("https://u:p@example.com"), Refused::Credentials);
+        assert_eq!(refused("http://example.com"), AddressError::Insecure);
+        assert_eq!(
+            refused("https://u:p@example.com"),
+            AddressError::Credentials
+        );
         assert!(check("https://example.com/hook", false).is_ok());
         assert!(check("http://localhost:1/hook", true).is_ok());
     }
@@ -308,7 +312,7 @@ mod tests {
             let found = resolve("http://localhost:1/", true).await;
             assert!(found.is_ok_and(|target| !target.addresses.is_empty()));
             let refused = resolve("https://localhost:1/", false).await;
-            assert!(matches!(refused, Err(Refused::Private)));
+            assert!(matches!(refused, Err(AddressError::Private)));
         });
     }
 }

@@ -1,7 +1,7 @@
-//! Server-sent events, read as they arrive.
+//! Server-sent events, decoded as they arrive.
 //!
-//! The decoder is sse-core's; this adds the chunk that is being read and the last event of a stream that ends without a
-//! blank line, as some servers end it.
+//! The decoder is sse-core's; this adds the current chunk and the last event of a stream that ends without a blank
+//! line, as with some servers.
 
 use std::num::NonZeroUsize;
 
@@ -11,25 +11,25 @@ use sse_core::{SseDecoder, SseEvent};
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSentEvent {
-    /// The name; `message` when the event names none.
+    /// Event name; `message` when the event has none.
     pub name: String,
-    /// The data, never empty.
+    /// Event data, never empty.
     pub data: String,
 }
 
-/// An event is larger than the limit. It is skipped; later events can be read.
+/// An event exceeds the size limit. It is skipped; later events can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the stream is too large")]
 pub struct EventTooLarge;
 
-/// Reads events from the chunks of a response.
+/// Decodes events from the chunks of a response.
 pub struct EventDecoder {
     decoder: SseDecoder,
     chunk: Bytes,
 }
 
 impl EventDecoder {
-    /// A decoder for events with at most `max_event_bytes` of data.
+    /// Creates a decoder for events with at most `max_event_bytes` of data.
     pub fn new(max_event_bytes: usize) -> Self {
         let limit = NonZeroUsize::new(max_event_bytes).unwrap_or(NonZeroUsize::MIN);
         Self {
@@ -38,7 +38,7 @@ impl EventDecoder {
         }
     }
 
-    /// Adds the next chunk. Read all events of the one before first: a chunk that is not used up is copied.
+    /// Adds the next chunk. Read all events of the previous one first: an unfinished chunk is copied.
     pub fn add(&mut self, chunk: Bytes) {
         self.chunk = if self.chunk.has_remaining() {
             let mut both = Vec::with_capacity(self.chunk.len() + chunk.len());
@@ -50,8 +50,8 @@ impl EventDecoder {
         };
     }
 
-    /// The next whole event; `None` when another chunk is needed. Events with empty data are skipped: some servers send
-    /// them to keep the connection alive.
+    /// Returns the next complete event; `None` when another chunk is needed. Events with empty data are skipped: some
+    /// servers send them to keep the connection alive.
     pub fn next_event(&mut self) -> Option<Result<ServerSentEvent, EventTooLarge>> {
         loop {
             match self.decoder.next(&mut self.chunk)? {
@@ -68,7 +68,7 @@ impl EventDecoder {
         }
     }
 
-    /// The last event, when the stream ended without the blank line after it.
+    /// Returns the last event, when the stream ended without the blank line after it.
     pub fn finish(&mut self) -> Option<Result<ServerSentEvent, EventTooLarge>> {
         self.add(Bytes::from_static(b"\n\n"));
         self.next_event()

@@ -1,4 +1,4 @@
-//! [`Cancel`]: how others stop a running command, or pass a signal on to it.
+//! [`Cancel`]: a handle to stop a running command, or to forward a signal to it.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -6,22 +6,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Stops commands, and passes signals on to them. Clones are the same handle. One handle may serve
-/// several commands at a time; after [`cancel`](Self::cancel) later ones are not begun.
+/// Stops commands, and forwards signals to them. Clones share the same handle. One handle may serve several concurrent
+/// commands; after [`cancel`](Self::cancel) further ones are not started.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
-    shared: Arc<Shared>,
+    shared: Arc<CancelState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct CancelState {
     cancelled: AtomicBool,
     listeners: Mutex<Vec<Arc<Mailbox>>>,
     children: Mutex<Vec<Weak<Self>>>,
     hooks: Mutex<Hooks>,
 }
 
-/// What is called when a handle is cancelled.
+/// Functions called when a handle is cancelled.
 #[derive(Default)]
 struct Hooks(Vec<Box<dyn FnOnce() + Send>>);
 
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Hooks {
     }
 }
 
-impl Shared {
+impl CancelState {
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         for mailbox in lock(&self.listeners).iter() {
@@ -72,31 +72,30 @@ struct Mailbox {
 
 impl Mailbox {
     fn ring(&self) {
-        // A full counter has rung already, so the error says nothing new.
+        // A full counter has already signalled, so the error can be ignored.
         let _unless_full = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 }
 
-/// One running command's end of a [`Cancel`].
+/// A running command's end of a [`Cancel`].
 #[derive(Debug)]
 pub(crate) struct Listener {
-    shared: Arc<Shared>,
+    shared: Arc<CancelState>,
     mailbox: Arc<Mailbox>,
 }
 
 impl Cancel {
-    /// A handle that nobody has used.
+    /// Creates an uncancelled handle.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Kills the commands that run with this handle; later ones end before they begin.
+    /// Kills the commands that run with this handle; later ones end before they start.
     pub fn cancel(&self) {
         self.shared.cancel();
     }
 
-    /// A handle that is cancelled with this one and gets its signals, and that can be cancelled without
-    /// this one.
+    /// Creates a handle that is cancelled with this one and gets its signals, but can also be cancelled on its own.
     #[must_use]
     pub fn child(&self) -> Self {
         let child = Self::new();
@@ -105,7 +104,7 @@ impl Cancel {
             children.retain(|other| other.strong_count() > 0);
             children.push(Arc::downgrade(&child.shared));
         }
-        // Whoever cancels sets the flag before looking for children, so one of the two sees the other.
+        // `cancel` sets the flag before it looks for children, so one of the two sees the other.
         if self.is_cancelled() {
             child.cancel();
         }
@@ -117,10 +116,10 @@ impl Cancel {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Calls `hook` when this handle is cancelled, or now when it is already. It must be quick and wait for nothing.
+    /// Calls `hook` when this handle is cancelled, or now when it already is. It must be quick and must not block.
     pub fn when_cancelled(&self, hook: impl FnOnce() + Send + 'static) {
         lock(&self.shared.hooks).0.push(Box::new(hook));
-        // Whoever cancels sets the flag before taking the hooks, so one of the two calls it.
+        // `cancel` sets the flag before it takes the hooks, so one of the two calls the hook.
         if self.is_cancelled() {
             let hooks = std::mem::take(&mut lock(&self.shared.hooks).0);
             for hook in hooks {
@@ -129,13 +128,13 @@ impl Cancel {
         }
     }
 
-    /// Passes a signal on to the commands that run with this handle now: to their process group
-    /// where they have one of their own. A number that names no signal does nothing.
+    /// Forwards a signal to the commands that currently run with this handle: to their process group where they have
+    /// one of their own. An invalid signal number does nothing.
     pub fn signal(&self, number: i32) {
         self.shared.signal(number);
     }
 
-    /// Whether a command runs with this handle now, so that a signal reaches one.
+    /// Whether a command currently runs with this handle, so that a signal reaches one.
     pub fn reaches_command(&self) -> bool {
         !lock(&self.shared.listeners).is_empty()
             || self
@@ -165,7 +164,7 @@ impl Listener {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
 
-    /// The signals to pass on since the last call; silences the bell.
+    /// Returns the signals to forward since the last call; resets the event counter.
     pub(crate) fn take_signals(&self) -> Vec<i32> {
         let _unless_silent = rustix::io::read(&self.mailbox.bell, &mut [0_u8; 8]);
         std::mem::take(&mut *lock(&self.mailbox.signals))

@@ -1,22 +1,22 @@
-//! What this machine can enforce, found out by setting it all up and running nothing.
+//! Probes what this machine can enforce, by setting up all layers without running a command.
 
 use crate::cancel::Cancel;
 use crate::invocation::{Invocation, Policy, WhenMissing};
-use crate::outcome::Enforced;
+use crate::outcome::Enforcement;
 use crate::run::{Attempt, Purpose};
 
-/// What this machine can enforce.
+/// Confinement that this machine supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Every layer as it would be in force for a command without network; `None` when not even
-    /// the stages can be started.
-    pub enforced: Option<Enforced>,
-    /// What keeps a command from being confined, or confined as well as it could be.
+    /// All layers as they would be in force for a command without network; `None` when not even the
+    /// stages can be started.
+    pub enforced: Option<Enforcement>,
+    /// Reasons why a command cannot be confined, or not completely.
     pub missing: Vec<String>,
 }
 
 impl Capabilities {
-    /// Whether a command whose policy says to refuse would be run.
+    /// Whether a command whose policy is to refuse would be run.
     pub fn can_confine(&self) -> bool {
         self.enforced.as_ref().is_some_and(|enforced| {
             enforced.reading_confined()
@@ -26,7 +26,7 @@ impl Capabilities {
     }
 }
 
-/// Finds out what this machine can enforce.
+/// Probes what this machine can enforce.
 pub fn capabilities() -> Capabilities {
     let policy = Policy {
         when_missing: WhenMissing::Warn,

@@ -1,9 +1,9 @@
-//! [`ControlGroup`]: limits that the kernel enforces on a command and everything it starts together, where this
-//! process may make groups beneath its own in the hierarchy of version 2.
+//! [`ControlGroup`]: limits that the kernel enforces on a command and all its descendants together, where this process
+//! may create cgroups (version 2) below its own.
 //!
-//! One group is made for each command, in the nearest folder above our own group in which we may make groups and
-//! whose groups have the controllers. The command enters it before it becomes the program; the group is removed
-//! after the command. Groups of a process that was killed are removed by the next one that needs a group.
+//! One group is created for each command, in the nearest directory above our own group in which we may create groups
+//! and whose groups have the controllers. The command enters it before it executes the program; the group is removed
+//! after the command. Groups left by a killed process are removed by the next process that needs a group.
 
 use crate::invocation::Limits;
 use crate::outcome::{EnforcedLimit, LimitMeans, LimitedResource};
@@ -17,17 +17,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The beginning of the names of our groups; behind it the process that made one, when that process began, and a
-/// number.
+/// Prefix of our group names, followed by the creating process, its start time, and a number.
 const PREFIX: &str = "cleveragents-";
 
-/// How long to wait for the kernel to let go of a group whose processes have ended.
+/// Maximum wait for the kernel to release a group whose processes have ended.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Where groups are made, found once.
+/// Directory for groups, determined once.
 static PLACE: OnceLock<Option<Place>> = OnceLock::new();
 
-/// A folder in which we may make groups.
+/// A directory in which we may create groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     folder: PathBuf,
@@ -39,12 +38,12 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct ControlGroup {
     folder: PathBuf,
-    /// What it enforces.
+    /// Limits that it enforces.
     pub(crate) limits: Vec<EnforcedLimit>,
 }
 
 impl ControlGroup {
-    /// Makes a group with these limits; `None` where that is not possible, or nothing is to be limited.
+    /// Creates a group with these limits; `None` where that is not possible, or there is no limit.
     pub(crate) fn make(limits: &Limits) -> Option<Self> {
         if limits.processes.is_none() && limits.total_memory_bytes.is_none() {
             return None;
@@ -66,7 +65,7 @@ impl ControlGroup {
             .folder
             .join(format!("{PREFIX}{process}-{began}-{number}"));
         fs::create_dir(&folder)?;
-        // From here on it is removed when something fails.
+        // From here on a failure removes it.
         let mut group = Self {
             folder,
             limits: Vec::new(),
@@ -81,7 +80,8 @@ impl ControlGroup {
         if let Some(most) = memory
             && group.set("memory.max", most).is_ok()
         {
-            // Else memory would only move to where it is not counted. Not every kernel has swap, or the second.
+            // Otherwise memory would move to swap, where it is not counted. Not every kernel has swap, or the second
+            // file.
             let _where_it_exists = group.set("memory.swap.max", 0);
             let _where_it_exists = group.set("memory.oom.group", 1);
             group.in_force(LimitedResource::TotalMemory, most);
@@ -101,7 +101,7 @@ impl ControlGroup {
     }
 
     fn set(&self, file: &str, value: u64) -> io::Result<()> {
-        // Never created: what is not there the kernel does not know.
+        // The file is never created: if it is missing, the kernel does not support the limit.
         write(&self.folder.join(file), &value.to_string())
     }
 
@@ -140,9 +140,9 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// Kills what is in a group and removes it, as soon as the kernel lets go of it.
+/// Kills the processes of a group and removes it, as soon as the kernel releases it.
 fn remove(folder: &Path) {
-    // Kernels before 5.14 do not have it; a command is dead by now in any case.
+    // Kernels before 5.14 do not have this file; the command is dead by now in any case.
     let _where_it_exists = write(&folder.join("cgroup.kill"), "1");
     let begun = std::time::Instant::now();
     while let Err(error) = fs::remove_dir(folder) {
@@ -154,7 +154,7 @@ fn remove(folder: &Path) {
     }
 }
 
-/// Removes groups whose process is gone.
+/// Removes groups whose creating process is gone.
 fn remove_abandoned(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -175,10 +175,10 @@ fn remove_abandoned(folder: &Path) {
     }
 }
 
-/// When a process began, in ticks of the clock since the machine did; `None` when it is gone.
+/// Start time of a process, in clock ticks since boot; `None` when it is gone.
 fn began(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name may hold anything, so the fields are counted after its last parenthesis.
+    // The name may contain anything, so the fields are counted after its last parenthesis.
     stat.rsplit_once(')')?
         .1
         .split_whitespace()
@@ -187,7 +187,7 @@ fn began(process: u32) -> Option<u64> {
         .ok()
 }
 
-/// Finds the nearest group above that of a process in which groups can be made that have controllers.
+/// Finds the nearest group above that of a process in which groups with controllers can be created.
 fn find(process: &Path) -> Option<Place> {
     let groups = fs::read_to_string(process.join("cgroup")).ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -219,7 +219,7 @@ fn find(process: &Path) -> Option<Place> {
     ready.or_else(made).or_else(some).or_else(one)
 }
 
-/// The root and the mount point of the hierarchy of version 2, in a line of `mountinfo`.
+/// Root and mount point of the version 2 hierarchy, from a line of `mountinfo`.
 fn mounted_hierarchy(line: &[u8]) -> Option<(PathBuf, PathBuf)> {
     let line = std::str::from_utf8(line).ok()?;
     let (mount, system) = line.split_once(" - ")?;
@@ -228,14 +228,14 @@ fn mounted_hierarchy(line: &[u8]) -> Option<(PathBuf, PathBuf)> {
     (system.split(' ').next()? == "cgroup2").then(|| (root.into(), at.into()))
 }
 
-/// Whether groups can be made in a folder, and processes moved into them: both ends of a move, and what they have
-/// in common, must be ours.
+/// Whether groups can be created in a directory, and processes moved into them: both ends of a move, and their common
+/// ancestor, must be writable.
 fn is_writable(folder: &Path) -> bool {
     let may = |path: &Path| access(path, Access::WRITE_OK).is_ok();
     may(folder) && may(&folder.join("cgroup.procs"))
 }
 
-/// The limits that groups made in a folder can have.
+/// The limits that groups created in a directory can have.
 fn enabled(folder: &Path) -> Option<Place> {
     let text = fs::read_to_string(folder.join("cgroup.subtree_control")).ok()?;
     let has = |name: &str| text.split_whitespace().any(|one| one == name);
@@ -247,14 +247,14 @@ fn enabled(folder: &Path) -> Option<Place> {
     (place.limits_processes || place.limits_memory).then_some(place)
 }
 
-/// Switches controllers on for the groups in a folder, all of them or none, where only ours are in it. Tells whether
-/// that worked.
+/// Enables controllers for the groups in a directory, all of them or none, where it contains only our groups. Returns
+/// whether that succeeded.
 fn enable(folder: &Path, controllers: &str) -> bool {
     is_ours_alone(folder) && write(&folder.join("cgroup.subtree_control"), controllers).is_ok()
 }
 
-/// Whether no group but ours and the one we come from is in a folder, so that nobody else is affected by what is
-/// switched on for its groups.
+/// Whether a directory contains no groups except ours and the one we come from, so that enabling controllers affects no
+/// others.
 fn is_ours_alone(folder: &Path) -> bool {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = own.lines().find_map(|line| line.strip_prefix("0::"));
@@ -278,7 +278,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// A folder with the files of a hierarchy, and what `/proc` says of a process in it.
+    /// A directory with the files of a hierarchy, and the `/proc` entry of a process in it.
     fn machine(name: &str, own: &str) -> (PathBuf, PathBuf) {
         let top = std::env::temp_dir().join(format!("control-{name}-{}", std::process::id()));
         let _left_over = fs::remove_dir_all(&top);

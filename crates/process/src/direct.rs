@@ -1,9 +1,10 @@
-//! Runs a trusted command without stages: in a process group of its own, which is killed at the
-//! end. What left the group survives, so this is for programs that have no stages, such as tests.
+//! Runs a trusted command without stages: in its own process group, which is killed at the end.
+//! Processes that left the group survive, so this is for programs that have no stages, such as
+//! tests.
 
 use crate::error::ProcessError;
 use crate::launch;
-use crate::outcome::{Ending, Enforced, Finished, Tree};
+use crate::outcome::{CommandResult, Ending, Enforcement, Tree};
 use crate::pipes::Event;
 use crate::run::Attempt;
 use rustix::process::{
@@ -15,7 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-pub(crate) fn run(attempt: &Attempt<'_>) -> Result<Finished, ProcessError> {
+pub(crate) fn run(attempt: &Attempt<'_>) -> Result<CommandResult, ProcessError> {
     let (streams, mut watch) = attempt.streams()?;
     let mut child = launch::directly(attempt.invocation, &streams).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound {
@@ -26,7 +27,7 @@ pub(crate) fn run(attempt: &Attempt<'_>) -> Result<Finished, ProcessError> {
     })?;
     let pid = Pid::from_child(&child);
     let kill = |signal| {
-        // Both fail when it is gone, which is what is wanted.
+        // Both fail when it is gone, which is the desired state.
         let _unless_gone = kill_process_group(pid, signal);
         let _unless_gone = kill_process(pid, signal);
     };
@@ -39,7 +40,7 @@ pub(crate) fn run(attempt: &Attempt<'_>) -> Result<Finished, ProcessError> {
             return Err(attempt.cannot("watching it", error));
         }
     };
-    attempt.tell_started();
+    attempt.report_started();
     let mut stopped = None;
     loop {
         match watch.next(ended.as_fd()) {
@@ -72,7 +73,7 @@ pub(crate) fn run(attempt: &Attempt<'_>) -> Result<Finished, ProcessError> {
         ending,
         leftovers,
         None,
-        Enforced::nothing(Tree::ProcessGroup),
+        Enforcement::nothing(Tree::ProcessGroup),
     ))
 }
 

@@ -1,10 +1,10 @@
-//! The environment that commands may have of ours: an allow-list, so that no key, token or
-//! pre-loaded library is handed on because nobody thought of it.
+//! The environment that commands inherit: an allow-list, so that no key, token or preloaded library
+//! is passed on by accident.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 
-/// Variables that are handed on, besides those that begin with `LC_`.
+/// Inherited variables, in addition to those that start with `LC_`.
 const ALLOWED: &[&str] = &[
     "PATH",
     "HOME",
@@ -18,7 +18,7 @@ const ALLOWED: &[&str] = &[
     "NO_COLOR",
 ];
 
-/// What of our own environment a command may have.
+/// The variables of our environment that a command may have.
 pub fn clean_environment() -> Vec<(OsString, OsString)> {
     cleaned(env::vars_os())
 }

@@ -1,62 +1,62 @@
-//! Why a command could not be run. How a command that did run ended is no error but an
-//! [`Ending`](crate::Ending).
+//! [`ProcessError`]: a command could not be run. The end of a command that did run is not an error
+//! but an [`Ending`](crate::Ending).
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint, hint};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// A command that could not be run.
+/// A command could not be run.
 #[derive(Debug, Error)]
 pub enum ProcessError {
-    /// There is no such program.
+    /// The program does not exist.
     #[error("program `{}` was not found", program.display())]
     ProgramNotFound {
-        /// The program as it was named.
+        /// Program as given.
         program: OsString,
     },
-    /// A folder the command needs is not there.
+    /// A directory that the command needs does not exist.
     #[error("folder `{}` for the command cannot be used", folder.display())]
     FolderMissing {
-        /// The folder.
+        /// Path of the directory.
         folder: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// This machine cannot confine the command, and the policy says to refuse then.
+    /// This machine cannot confine the command, and the policy is to refuse then.
     #[error("command `{}` cannot be confined here and was not run", program.display())]
     ConfinementUnavailable {
-        /// The program as it was named.
+        /// Program as given.
         program: OsString,
-        /// What is missing and why, one per layer.
+        /// Missing layers with the reasons, one entry per layer.
         missing: Vec<String>,
     },
     /// The command could not be started.
     #[error("command `{}` cannot be started: {step}", program.display())]
     CannotStart {
-        /// The program as it was named.
+        /// Program as given.
         program: OsString,
-        /// What was tried.
+        /// Step that failed.
         step: String,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The process that watched over the command vanished.
+    /// The process that supervised the command disappeared.
     #[error("the supervisor of command `{}` was lost, and the command was killed", program.display())]
     SupervisorLost {
-        /// The program as it was named.
+        /// Program as given.
         program: OsString,
     },
-    /// The policy contradicts itself.
+    /// The policy is contradictory.
     #[error("the confinement of command `{}` is wrong: {reason}", program.display())]
     InvalidPolicy {
-        /// The program as it was named.
+        /// Program as given.
         program: OsString,
-        /// The contradiction.
+        /// Description of the contradiction.
         reason: String,
     },
 }
@@ -73,25 +73,25 @@ impl Diagnose for ProcessError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         Some(match self {
             Self::ProgramNotFound { program } => {
-                format!("install `{}`, or name it with its path", program.display())
+                hint!("install `{}`, or name it with its path", program.display())
             }
-            Self::FolderMissing { .. } => "make the folder, or name another one".to_owned(),
-            Self::ConfinementUnavailable { missing, .. } => format!(
+            Self::FolderMissing { .. } => "make the folder, or name another one".into(),
+            Self::ConfinementUnavailable { missing, .. } => hint!(
                 "run it on Linux 6.2 or newer with Landlock, or where user namespaces are allowed \
                  ({})",
                 missing.join("; ")
             ),
             Self::CannotStart { .. } => {
-                "check that the program can be run from a shell in the same folder".to_owned()
+                "check that the program can be run from a shell in the same folder".into()
             }
             Self::SupervisorLost { .. } => {
-                "repeat the command; the system log tells when memory ran out".to_owned()
+                "repeat the command; if memory ran out, the system log has an entry".into()
             }
             Self::InvalidPolicy { .. } => {
-                "name folders that exist, and a TMPDIR beneath one of them".to_owned()
+                "name folders that exist, and a TMPDIR beneath one of them".into()
             }
         })
     }

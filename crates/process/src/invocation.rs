@@ -1,35 +1,34 @@
-//! What to run, and within which bounds: [`Invocation`] and its parts. Values only; nothing here
-//! touches the system.
+//! [`Invocation`]: what to run, and within which limits. Values only; nothing here accesses the system.
 
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to run.
+/// A command to run.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// The program: a path, or a name that is looked up in the `PATH` of `environment`.
+    /// Program: a path, or a name that is looked up in the `PATH` of `environment`.
     pub program: OsString,
-    /// Its arguments, without the program's own name.
+    /// Arguments, without the program's own name.
     pub arguments: Vec<OsString>,
-    /// The working folder.
+    /// Working directory.
     pub folder: PathBuf,
-    /// The complete environment: nothing is inherited.
+    /// Complete environment: nothing is inherited.
     pub environment: Vec<(OsString, OsString)>,
-    /// What it reads from standard input.
+    /// Source of standard input.
     pub input: Input,
-    /// Where its output goes.
+    /// Destination of the output.
     pub output: Output,
-    /// Its bounds.
+    /// Resource limits.
     pub limits: Limits,
-    /// How it is confined; `None` for programs that are trusted, such as our own use of `git`.
+    /// Confinement; `None` for trusted programs, such as our own use of `git`.
     pub confinement: Option<Policy>,
 }
 
 impl Invocation {
-    /// Runs `program` in `folder` with the environment of [`clean_environment`], nothing to read,
-    /// captured output, the default limits and no confinement.
+    /// Runs `program` in `folder` with the environment of [`clean_environment`], empty input, captured output, the
+    /// default limits and no confinement.
     ///
     /// [`clean_environment`]: crate::clean_environment
     pub fn new(program: impl Into<OsString>, folder: impl Into<PathBuf>) -> Self {
@@ -46,53 +45,52 @@ impl Invocation {
     }
 }
 
-/// What the command reads from standard input.
+/// Source of a command's standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing: it sees the end at once.
+    /// Empty: it sees the end at once.
     Nothing,
-    /// These bytes, as a file, so that input nobody reads holds up nobody.
+    /// These bytes, as a file, so that unread input does not block the writer.
     Bytes(Vec<u8>),
-    /// What we read ourselves. A confined command reads files and devices through a pipe, so that it
-    /// can change nothing about them.
+    /// Our own standard input. A confined command reads files and devices through a pipe, so that it cannot change
+    /// them.
     Inherit,
 }
 
-/// Where the command's output goes.
+/// Destination of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// Captured up to [`Limits::output_bytes`] per stream, the rest counted and dropped. The
-    /// command has a session of its own, without a terminal: nothing in it can ask for a password.
+    /// CapturedStream up to [`Limits::output_bytes`] per stream; the rest is counted and dropped. The command has its own
+    /// session without a terminal, so that nothing in it can ask for a password.
     Capture,
-    /// Passes straight through, for a confined command by a pipe where it leads to a file or device.
-    /// The command stays in our process group, so that the keys of the
-    /// terminal reach it together with us.
+    /// Passed through directly, or for a confined command by a pipe where it leads to a file or device. The command
+    /// stays in our process group, so that terminal signals reach it together with us.
     Inherit,
-    /// Like `Inherit`, but the command becomes the foreground process group of the terminal until
-    /// it ends. For interactive programs.
+    /// Like `Inherit`, but the command becomes the foreground process group of the terminal until it ends. For
+    /// interactive programs.
     Terminal,
 }
 
-/// Bounds of a command.
+/// Resource limits of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Time on the clock until the whole tree is killed.
+    /// Wall-clock time until the whole process tree is killed.
     pub time: Option<Duration>,
-    /// Bytes kept of each captured stream.
+    /// Maximum number of bytes kept of each captured stream.
     pub output_bytes: u64,
-    /// Processes and threads at a time.
+    /// Maximum number of concurrent processes and threads.
     pub processes: Option<u64>,
-    /// Private writable memory of each process.
+    /// Maximum private writable memory of each process.
     pub memory_bytes: Option<u64>,
-    /// Private memory in use by all processes together.
+    /// Maximum private memory of all processes together.
     pub total_memory_bytes: Option<u64>,
-    /// Size of a file it writes.
+    /// Maximum size of a file it writes.
     pub file_bytes: Option<u64>,
 }
 
 impl Limits {
-    /// The bounds of commands that are not trusted, unless a user chooses others: 2048 processes, half of
-    /// the machine's memory but at least 2 GiB, files of 4 GiB.
+    /// Default limits of untrusted commands: 2048 processes, half of the machine's memory but at least 2 GiB, files of
+    /// 4 GiB.
     #[must_use]
     pub fn untrusted() -> Self {
         const LEAST_MEMORY: u64 = 2 << 30;
@@ -108,7 +106,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// A mebibyte of each stream, no other bound.
+    /// One mebibyte of each stream, no other limit.
     fn default() -> Self {
         Self {
             time: None,
@@ -121,28 +119,34 @@ impl Default for Limits {
     }
 }
 
-/// How a command is confined.
+/// Confinement of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// The only folders beneath which it may write. `TMPDIR`, when set, must be among or beneath
-    /// them. One inside another must not lead out of it by a symbolic link.
+    /// The only directories below which it may write. `TMPDIR`, when set, must be one of them or below one. One inside
+    /// another must not lead out of it by a symbolic link.
     pub writable: Vec<PathBuf>,
-    /// Files and folders that it may read besides those, the system's folders and the user's
-    /// toolchains. Credential files in them stay hidden.
+    /// Files and directories that it may read in addition to those, the system's directories and the user's toolchains.
+    /// Credential files in them stay hidden.
     pub readable: Vec<PathBuf>,
-    /// Credential files and folders that it may read all the same, each by its own path.
+    /// Credential files and directories that it may read nevertheless, each by its own path.
     pub credentials: Vec<PathBuf>,
+    /// A folder among or beneath the writable ones that it also finds at `/tmp` and `/var/tmp`, where it
+    /// has a root of its own.
+    pub temporary: Option<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
+    /// Whether it may use the loopback interface of a network of its own while it may not use the
+    /// machine's. Where it cannot have its own network, it has no loopback either.
+    pub loopback: bool,
     /// What to do on a machine that cannot enforce this.
     pub when_missing: WhenMissing,
-    /// Which layers to use. All of them, except in tests of the others.
+    /// Layers to use. All of them, except in tests of single layers.
     #[doc(hidden)]
     pub layers: Layers,
 }
 
 impl Policy {
-    /// Writing beneath `folder` only, no network, refused where that cannot be enforced.
+    /// Writing only below `folder`, no network, refused where that cannot be enforced.
     pub fn beneath(folder: impl Into<PathBuf>) -> Self {
         Self {
             writable: vec![folder.into()],
@@ -151,13 +155,13 @@ impl Policy {
     }
 }
 
-/// What to do on a machine that cannot enforce a policy.
+/// Behaviour on a machine that cannot enforce a policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhenMissing {
     /// Do not run the command.
     #[default]
     Refuse,
-    /// Run it and say so in [`Enforced`](crate::Enforced).
+    /// Run it and report that in [`Enforcement`](crate::Enforcement).
     Warn,
 }
 
@@ -169,7 +173,7 @@ pub struct Layers {
     pub isolation: Isolation,
     /// Landlock.
     pub landlock: bool,
-    /// The filter of system calls.
+    /// System call filter.
     pub seccomp: bool,
 }
 
@@ -183,13 +187,13 @@ impl Default for Layers {
     }
 }
 
-/// How much of the namespaces to use.
+/// Extent of namespace isolation.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Isolation {
     /// None.
     None,
-    /// All but the one of processes, where `/proc` cannot be mounted anew.
+    /// All except the process namespace, where `/proc` cannot be mounted again.
     WithoutProcesses,
     /// All of them.
     Whole,

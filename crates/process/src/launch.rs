@@ -1,8 +1,7 @@
-//! Starts a process from here: the first stage, or a trusted command directly where the program
-//! has no stages.
+//! Starts a process: the first stage, or a trusted command directly where the program has no stages.
 
+use crate::fork_server::{self, Stage};
 use crate::invocation::{Input, Invocation, Output};
-use crate::nursery::{self, Stage};
 use crate::outcome::Stream;
 use crate::pipes::{Capture, Feed, Tap};
 use crate::wire::{self, Plan};
@@ -18,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 
-/// The first argument that makes a program the nursery of its stages.
+/// First argument that turns a program into the fork server of its stages.
 pub(crate) const STAGE: &str = "__process-stage";
 
 static STAGE_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Takes the stages from another program, one that calls [`stage_main`](crate::stage_main) first
-/// thing in its `main`. For tests, whose own `main` is not theirs. The first call counts.
+/// Uses the stages of another program, one that calls [`stage_main`](crate::stage_main) at the start of its `main`. For
+/// tests, which do not control their own `main`. Only the first call counts.
 pub fn stages_from(program: impl Into<PathBuf>) {
     STAGE_PROGRAM.get_or_init(|| program.into());
 }
@@ -34,37 +33,37 @@ pub(crate) fn stage_program() -> Option<&'static PathBuf> {
     STAGE_PROGRAM.get()
 }
 
-/// The ends that a command gets of two pipes.
+/// The command's ends of two pipes.
 #[derive(Debug)]
-pub(crate) struct Piped {
+pub(crate) struct PipeEnds {
     pub(crate) input: PipeReader,
     pub(crate) output: PipeWriter,
 }
 
-/// The standard streams of a command, and our ends of those that are captured.
+/// Standard streams of a command, and our ends of the captured ones.
 pub(crate) struct Streams {
     given: [OwnedFd; 3],
     stdout: Option<PipeReader>,
     stderr: Option<PipeReader>,
-    /// Where captured streams go, when they are not kept.
+    /// Destinations of captured streams that are forwarded instead of kept.
     forward: [Option<File>; 2],
-    /// What writes our own input into the command's.
+    /// Copies our own input to the command's.
     pub(crate) feed: Option<Feed>,
 }
 
-/// How a stream of ours is handed to a confined command.
+/// Method of passing one of our streams to a confined command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Handing {
-    /// As it is: a terminal, or a pipe or socket without a name. It leads to no file.
+    /// Directly: a terminal, or an unnamed pipe or socket. It leads to no file.
     Direct,
     /// It is the null device.
     Null,
-    /// Through a pipe: by the file itself the command could change its mode, its owner or its content.
+    /// Through a pipe: with the file itself the command could change its mode, its owner or its content.
     Piped,
 }
 
 impl Handing {
-    fn of(stream: BorrowedFd<'_>) -> Self {
+    fn for_stream(stream: BorrowedFd<'_>) -> Self {
         const NAMELESS_PIPES: u64 = 0x5049_5045;
         let Ok(file) = fstat(stream) else {
             return Self::Piped;
@@ -84,12 +83,12 @@ impl Handing {
     }
 }
 
-/// Whether the command has nothing to read.
+/// Whether the command has no input.
 pub(crate) fn reads_nothing(invocation: &Invocation) -> bool {
     match invocation.input {
         Input::Nothing => true,
         Input::Bytes(_) => false,
-        Input::Inherit => Handing::of(io::stdin().as_fd()) == Handing::Null,
+        Input::Inherit => Handing::for_stream(io::stdin().as_fd()) == Handing::Null,
     }
 }
 
@@ -103,7 +102,7 @@ impl Streams {
             Input::Inherit => {
                 let stdin = io::stdin();
                 let own = stdin.as_fd().try_clone_to_owned()?;
-                if is_confined && Handing::of(stdin.as_fd()) == Handing::Piped {
+                if is_confined && Handing::for_stream(stdin.as_fd()) == Handing::Piped {
                     let (input, sink) = io::pipe()?;
                     feed = Some(Feed::new(own.into(), sink)?);
                     input.into()
@@ -129,13 +128,14 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Streams that lead to where ours do.
+    /// Streams that lead to the same destinations as ours.
     fn passing(input: OwnedFd, is_confined: bool) -> io::Result<Self> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let output = stdout.as_fd().try_clone_to_owned()?;
         let errors = stderr.as_fd().try_clone_to_owned()?;
-        let is_piped =
-            |stream: &OwnedFd| is_confined && Handing::of(stream.as_fd()) != Handing::Direct;
+        let is_piped = |stream: &OwnedFd| {
+            is_confined && Handing::for_stream(stream.as_fd()) != Handing::Direct
+        };
         let (pipes_output, pipes_errors) = (is_piped(&output), is_piped(&errors));
         let is_same = pipes_output && pipes_errors && same_file(&output, &errors);
         let mut streams = Self {
@@ -148,7 +148,7 @@ impl Streams {
         if pipes_output {
             let (reader, writer) = io::pipe()?;
             if is_same {
-                // One pipe, so that the order of what is written stays.
+                // One pipe for both, so that the order of writes is kept.
                 streams.given[2] = writer.try_clone()?.into();
             }
             let own = std::mem::replace(&mut streams.given[1], writer.into());
@@ -164,8 +164,8 @@ impl Streams {
         Ok(streams)
     }
 
-    /// The command's ends of pipes that others hold, and a captured standard error.
-    pub(crate) fn piped(piped: &Piped) -> io::Result<Self> {
+    /// The command's ends of pipes that the caller holds, and a captured standard error.
+    pub(crate) fn piped(piped: &PipeEnds) -> io::Result<Self> {
         let (stderr, errors) = io::pipe()?;
         Ok(Self {
             given: [
@@ -200,7 +200,7 @@ fn same_file(one: &OwnedFd, other: &OwnedFd) -> bool {
     }
 }
 
-/// A file in memory that holds `bytes` and cannot be changed.
+/// A file in memory that contains `bytes` and cannot be changed.
 fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(memfd_create("input", flags)?);
@@ -211,17 +211,17 @@ fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Makes a first stage and hands it the plan, the streams and the way into its control group.
+/// Creates a first stage and sends it the plan, the streams and the entrance to its control group.
 pub(crate) fn stage(
     program: &Path,
     plan: &Plan,
     streams: &Streams,
     entrance: Option<&File>,
 ) -> io::Result<Stage> {
-    let stage = nursery::stage(program)?;
+    let stage = fork_server::stage(program)?;
     let given = streams.given.iter().map(AsFd::as_fd);
     let files: Vec<_> = given.chain(entrance.map(AsFd::as_fd)).collect();
-    if let Err(error) = wire::tell_with(&stage.control, plan, &files) {
+    if let Err(error) = wire::send_with(&stage.control, plan, &files) {
         stage.kill();
         stage.wait()?;
         return Err(error);
@@ -229,7 +229,7 @@ pub(crate) fn stage(
     Ok(stage)
 }
 
-/// Starts a trusted command without stages, in a process group of its own.
+/// Starts a trusted command without stages, in its own process group.
 pub(crate) fn directly(invocation: &Invocation, streams: &Streams) -> io::Result<Child> {
     let [input, output, errors] = &streams.given;
     let mut command = Command::new(&invocation.program);

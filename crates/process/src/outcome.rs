@@ -1,38 +1,38 @@
-//! What became of a command: how it ended, what it said, and what held it while it ran.
+//! Result of a command: how it ended, its output, and what was enforced while it ran.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// A command that has ended, together with everything it started.
+/// A command that has ended, together with all its descendants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
-    /// How it ended.
+pub struct CommandResult {
+    /// Exit code, signal, timeout or cancellation.
     pub ending: Ending,
-    /// What it wrote to standard output, when captured.
-    pub stdout: Captured,
-    /// What it wrote to standard error, when captured.
-    pub stderr: Captured,
-    /// Time on the clock from start to end.
+    /// Standard output, when captured.
+    pub stdout: CapturedStream,
+    /// Standard error, when captured.
+    pub stderr: CapturedStream,
+    /// Wall-clock time from start to end.
     pub elapsed: Duration,
-    /// How many of the processes it had started were still alive at its end, and were killed.
+    /// Number of its descendants that were still alive at its end, and were killed.
     pub killed_leftovers: usize,
     /// The limit for which everything was killed.
     pub exceeded: Option<EnforcedLimit>,
-    /// What held it.
-    pub enforced: Enforced,
+    /// Supervision and confinement that were in force.
+    pub enforced: Enforcement,
 }
 
 /// A captured stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Captured {
-    /// Its beginning, up to the limit.
+pub struct CapturedStream {
+    /// Beginning of the stream, up to the limit.
     pub bytes: Vec<u8>,
-    /// How many bytes came after that.
+    /// Number of bytes after that.
     pub dropped: u64,
 }
 
-/// A stream that a command writes to.
+/// An output stream of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -41,12 +41,12 @@ pub enum Stream {
     Errors,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// It ended by itself with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// This signal ended it.
+    /// It was terminated by this signal.
     Signalled(i32),
     /// It was killed at its time limit.
     TimedOut,
@@ -55,8 +55,8 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The exit code that tells the same: the command's own, 128 and the signal, 124 for the time
-    /// limit, 130 for a cancellation.
+    /// The equivalent exit code: the command's own, 128 plus the signal, 124 for the time limit, 130 for a
+    /// cancellation.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Exited(code) => u8::try_from(*code & 0xff).unwrap_or(u8::MAX),
@@ -66,63 +66,67 @@ impl Ending {
         }
     }
 
-    /// Whether it ended by itself with code 0.
+    /// Whether it exited with code 0.
     pub fn is_success(&self) -> bool {
         *self == Self::Exited(0)
     }
 }
 
-/// What was really in force while the command ran.
+/// Supervision, confinement and limits that were actually in force while the command ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Enforced {
-    /// What makes the whole tree end.
+pub struct Enforcement {
+    /// Means by which the whole process tree is ended.
     pub tree: Tree,
-    /// The namespaces it was in. With [`Namespace::Mount`] only readable folders existed, read-only
-    /// except for the writable ones.
+    /// Namespaces it was in. With [`Namespace::Mount`] only readable directories existed, read-only except for the
+    /// writable ones.
     pub namespaces: Layer<Vec<Namespace>>,
     /// Landlock, with the version of its interface that was used.
     pub landlock: Layer<i32>,
+    /// The loopback interface of a network of its own, with nothing else on it. Meaningful without
+    /// network only.
+    pub loopback: Layer<()>,
     /// The filter of system calls.
     pub seccomp: Layer<()>,
-    /// Whether root's privileges were taken away.
+    /// Whether root's privileges were dropped.
     pub privileges_dropped: Layer<()>,
-    /// The limits in force, and by which means.
+    /// Limits in force, and how they are enforced.
     pub limits: Layer<Vec<EnforcedLimit>>,
 }
 
-impl Enforced {
-    /// Nothing but an end of the tree by this means.
+impl Enforcement {
+    /// Nothing enforced except the end of the tree by this means.
     pub(crate) fn nothing(tree: Tree) -> Self {
         Self {
             tree,
             namespaces: Layer::NotAsked,
             landlock: Layer::NotAsked,
+            loopback: Layer::NotAsked,
             seccomp: Layer::NotAsked,
             privileges_dropped: Layer::NotAsked,
             limits: Layer::NotAsked,
         }
     }
 
-    /// Whether writing outside was prevented. Landlock alone does it from version 3 on; before, a
-    /// file outside could be truncated.
+    /// Whether writing outside was prevented. Landlock alone does so from version 3 on; before, a file outside could be
+    /// truncated.
     pub fn writing_confined(&self) -> bool {
         matches!(&self.namespaces, Layer::InForce(all) if all.contains(&Namespace::Mount))
             || matches!(self.landlock, Layer::InForce(abi) if abi >= 3)
     }
 
-    /// Whether reading was limited to the system's folders, the toolchains, and what the policy names.
+    /// Whether reading was limited to the system's directories, the toolchains, and what the policy names.
     pub fn reading_confined(&self) -> bool {
         matches!(&self.namespaces, Layer::InForce(all) if all.contains(&Namespace::Mount))
             || matches!(self.landlock, Layer::InForce(_))
     }
 
-    /// Whether the network was out of reach.
+    /// Whether the network was unreachable.
     pub fn network_confined(&self) -> bool {
         matches!(&self.namespaces, Layer::InForce(all) if all.contains(&Namespace::Network))
             || matches!(self.seccomp, Layer::InForce(()))
     }
 
-    /// Why a layer that was asked for is missing, one reason per layer.
+    /// Reasons why requested layers are missing, one per layer.
     pub fn missing(&self) -> Vec<String> {
         [
             ("namespaces", self.namespaces.reason()),
@@ -137,38 +141,38 @@ impl Enforced {
     }
 }
 
-/// A limit that was really in force.
+/// A limit that was actually in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnforcedLimit {
-    /// What is limited.
+    /// Limited resource.
     pub resource: LimitedResource,
-    /// The most of it: a number of processes, or bytes.
+    /// Maximum: a number of processes, or bytes.
     pub most: u64,
-    /// What enforces it.
+    /// Means of enforcement.
     pub by: LimitMeans,
 }
 
-/// What a limit is about.
+/// A resource that can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitedResource {
-    /// Processes at a time; for ordinary users threads as well.
+    /// Concurrent processes; for ordinary users threads as well.
     Processes,
     /// Private memory of all processes together.
     TotalMemory,
     /// Private writable memory of one process.
     ProcessMemory,
-    /// The size of one file.
+    /// Size of one file.
     FileSize,
 }
 
-/// What enforces a limit.
+/// Means by which a limit is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitMeans {
-    /// The kernel, by a control group of all processes.
+    /// By the kernel, with a control group of all processes.
     ControlGroup,
-    /// The kernel, by a resource limit of each process.
+    /// By the kernel, with a resource limit of each process.
     ResourceLimit,
-    /// The supervisor, which looks 50 times a second and kills everything.
+    /// By the supervisor, which checks 50 times a second and kills everything.
     Supervisor,
 }
 
@@ -189,16 +193,16 @@ impl fmt::Display for EnforcedLimit {
 /// One layer of confinement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layer<T> {
-    /// Nobody asked for it.
+    /// Not requested.
     NotAsked,
     /// In force.
     InForce(T),
-    /// Asked for, but not or not wholly in force, for this reason.
+    /// Requested, but not or not completely in force, for this reason.
     Missing(String),
 }
 
 impl<T> Layer<T> {
-    /// Why it is missing.
+    /// Reason why it is missing.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Missing(reason) => Some(reason),
@@ -207,21 +211,21 @@ impl<T> Layer<T> {
     }
 }
 
-/// What makes the whole tree of processes end.
+/// Means by which a whole process tree is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tree {
-    /// A process namespace: the kernel kills what is in it.
+    /// A process namespace: the kernel kills everything in it.
     Namespace,
-    /// A supervisor to which orphans return, and which kills them.
+    /// A supervisor that adopts orphans and kills them.
     Supervisor,
-    /// The process group only: what left it survives. Where the program has no stages.
+    /// Only the process group: processes that left it survive. Used where the program has no stages.
     ProcessGroup,
 }
 
 /// A kind of namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Namespace {
-    /// Users: only the calling user exists in it.
+    /// User namespace: it contains only the calling user.
     User,
     /// Mounts.
     Mount,

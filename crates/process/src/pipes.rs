@@ -1,10 +1,10 @@
-//! The parent's side of a running command: its captured streams, its deadline and its [`Cancel`],
-//! watched together by one `poll`, so that no stream can hold up another.
+//! The parent's side of a running command: its captured streams, its deadline and its [`Cancel`], watched together by
+//! one `poll`, so that no stream can block another.
 //!
 //! [`Cancel`]: crate::Cancel
 
 use crate::cancel::Listener;
-use crate::outcome::{Captured, Stream};
+use crate::outcome::{CapturedStream, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -13,26 +13,26 @@ use std::io::{self, PipeReader, PipeWriter, Seek as _, SeekFrom, Write as _};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// Read at a time, and so many times at most before the other streams have their turn.
+/// Bytes per read, and maximum number of reads before the other streams have their turn.
 const CHUNK: usize = 64 << 10;
 const TURNS: usize = 16;
 
-/// Who hears each piece of output as it comes.
+/// Callback for each piece of output as it arrives.
 pub(crate) type Tap<'a> = &'a dyn Fn(Stream, &[u8]);
 
 /// A stream that is kept up to a limit.
 pub(crate) struct Capture<'a> {
     reader: Option<PipeReader>,
     limit: u64,
-    captured: Captured,
+    captured: CapturedStream,
     stream: Stream,
     tap: Option<Tap<'a>>,
-    /// Where it goes instead of being kept.
+    /// Destination of the stream, instead of keeping it.
     forward: Option<File>,
 }
 
 impl<'a> Capture<'a> {
-    /// Captures what comes from `reader`; `None` captures nothing.
+    /// Captures the data of `reader`; `None` captures nothing.
     pub(crate) fn new(
         reader: Option<PipeReader>,
         limit: u64,
@@ -46,14 +46,14 @@ impl<'a> Capture<'a> {
         Ok(Self {
             reader,
             limit,
-            captured: Captured::default(),
+            captured: CapturedStream::default(),
             stream,
             tap,
             forward,
         })
     }
 
-    /// Takes what has come, until there is nothing or it is the others' turn.
+    /// Reads the available data, until there is none or it is the others' turn.
     fn pump(&mut self, buffer: &mut [u8]) {
         for _ in 0..TURNS {
             let Some(reader) = &self.reader else { return };
@@ -70,7 +70,7 @@ impl<'a> Capture<'a> {
     fn keep(&mut self, bytes: &[u8]) {
         if let Some(file) = &mut self.forward {
             if file.write_all(bytes).is_err() {
-                // As if it had written there itself: nobody takes more.
+                // As if the command had written there itself: the destination accepts no more.
                 self.reader = None;
             }
             return;
@@ -87,23 +87,23 @@ impl<'a> Capture<'a> {
         self.captured.dropped += rest.len() as u64;
     }
 
-    /// Takes what is in the pipe still and gives it all back. Whoever keeps the other end open is
-    /// not waited for.
-    pub(crate) fn finish(mut self) -> Captured {
+    /// Reads what is still in the pipe and returns everything. Does not wait for processes that keep the other end
+    /// open.
+    pub(crate) fn finish(mut self) -> CapturedStream {
         let mut buffer = vec![0; CHUNK];
-        // A pipe holds a few mebibytes at most, so this ends even if someone goes on writing.
+        // A pipe holds a few mebibytes at most, so this ends even if a process keeps writing.
         self.pump(&mut buffer);
         self.captured
     }
 }
 
-/// Hands what we read on to a confined command, which must not have the file itself.
+/// Copies our input to a confined command, which must not have the file itself.
 pub(crate) struct Feed {
     source: File,
     /// Closed when there is nothing more to read.
     sink: Option<PipeWriter>,
     pending: Vec<u8>,
-    /// Whether the command reads no more. The sink stays open: it tells how much was not read.
+    /// Whether the command stopped reading. The sink stays open, because it shows how much was not read.
     is_over: bool,
 }
 
@@ -119,7 +119,7 @@ impl Feed {
         })
     }
 
-    /// What has to be watched for the next step.
+    /// The file to poll for the next step.
     fn watched(&self) -> Option<PollFd<'_>> {
         let sink = self.sink.as_ref().filter(|_| !self.is_over)?;
         Some(if self.pending.is_empty() {
@@ -148,13 +148,12 @@ impl Feed {
         match rustix::io::write(sink, &self.pending) {
             Ok(length) => drop(self.pending.drain(..length)),
             Err(Errno::INTR | Errno::AGAIN) => {}
-            // The command reads no more.
+            // The command stopped reading.
             Err(_) => self.is_over = true,
         }
     }
 
-    /// Takes the position in a file back to what the command really read, for those who read it after
-    /// the command.
+    /// Resets the position of an input file to what the command actually read, for later readers of the file.
     pub(crate) fn give_back(self) {
         let in_pipe = self.sink.as_ref().map(rustix::io::ioctl_fionread);
         let in_pipe = in_pipe.and_then(Result::ok).unwrap_or_default();
@@ -165,20 +164,20 @@ impl Feed {
     }
 }
 
-/// What happened while waiting.
+/// Event that ends a wait.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The watched file has something to read, or was closed.
     Ready,
-    /// The deadline is over.
+    /// The deadline expired.
     TimedOut,
     /// The caller cancelled.
     Cancelled,
-    /// Signals to pass on.
+    /// Signals to forward.
     Signals(Vec<i32>),
 }
 
-/// What is watched beside the command itself.
+/// Streams, deadline and cancellation that are watched in addition to the command itself.
 pub(crate) struct Watch<'a> {
     pub(crate) stdout: Capture<'a>,
     pub(crate) stderr: Capture<'a>,
@@ -208,13 +207,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// From now on only the watched file counts, for `grace` at most.
+    /// From now on only the watched file counts, for at most `grace`.
     pub(crate) fn stop_within(&mut self, grace: Duration) {
         self.stopping = true;
         self.deadline = Instant::now().checked_add(grace);
     }
 
-    /// Waits for the next event, and takes captured output meanwhile.
+    /// Waits for the next event, and reads captured output meanwhile.
     pub(crate) fn next(&mut self, watched: BorrowedFd<'_>) -> io::Result<Event> {
         loop {
             if !self.stopping && self.listener.is_cancelled() {

@@ -1,5 +1,5 @@
-//! From a [`Policy`] to what the stages are told: folders resolved and checked, and how much
-//! isolation to ask for on this machine.
+//! Converts a [`Policy`] to the stages' form: directories resolved and checked, and the level of
+//! isolation to request on this machine.
 
 use crate::error::ProcessError;
 use crate::invocation::{Invocation, Isolation, Policy};
@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
-/// What this machine was found not to allow, so that later commands need not try again.
+/// Isolation that this machine turned out not to support, so that later commands need not try
+/// again.
 static KNOWN: Mutex<Option<(Isolation, String)>> = Mutex::new(None);
 
-/// The folder without links, when it is one.
+/// The directory without symbolic links; fails when it is not a directory.
 pub(crate) fn resolve_folder(folder: &Path) -> Result<PathBuf, ProcessError> {
     let missing = |source| ProcessError::FolderMissing {
         folder: folder.to_path_buf(),
@@ -27,7 +28,7 @@ pub(crate) fn resolve_folder(folder: &Path) -> Result<PathBuf, ProcessError> {
     }
 }
 
-/// Resolves the folders of a policy and checks that they make sense together.
+/// Resolves the directories of a policy and checks that they are consistent.
 pub(crate) fn resolve(
     invocation: &Invocation,
     policy: &Policy,
@@ -41,7 +42,7 @@ pub(crate) fn resolve(
         .iter()
         .map(|folder| Ok((folder, resolve_folder(folder)?)))
         .collect::<Result<_, ProcessError>>()?;
-    // What an earlier command could write may have become a link that leads out.
+    // A path that an earlier command could write may have become a link that leads out.
     for (inner, real_inner) in &writable {
         for (outer, real_outer) in &writable {
             if inner.starts_with(outer) && !real_inner.starts_with(real_outer) {
@@ -50,19 +51,24 @@ pub(crate) fn resolve(
             }
         }
     }
-    if let Some((_, temporary)) = invocation
-        .environment
-        .iter()
-        .find(|(name, _)| name == "TMPDIR")
-    {
-        let real = resolve_folder(Path::new(temporary))?;
-        if !writable.iter().any(|(_, folder)| real.starts_with(folder)) {
-            let temporary = temporary.display();
-            return Err(wrong(format!(
-                "TMPDIR `{temporary}` is not beneath a writable folder"
-            )));
+    let resolve_temporary = |name: &str, folder: &Path| {
+        let real = resolve_folder(folder)?;
+        if writable.iter().any(|(_, folder)| real.starts_with(folder)) {
+            return Ok(real);
         }
+        let folder = folder.display();
+        Err(wrong(format!(
+            "{name} `{folder}` is not beneath a writable folder"
+        )))
+    };
+    let mut variables = invocation.environment.iter();
+    if let Some((_, folder)) = variables.find(|(name, _)| name == "TMPDIR") {
+        resolve_temporary("TMPDIR", Path::new(folder))?;
     }
+    let temporary = policy.temporary.as_ref();
+    let temporary = temporary
+        .map(|folder| resolve_temporary("the temporary folder", folder))
+        .transpose()?;
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let (isolation, isolation_reason) = known
         .filter(|(isolation, _)| *isolation < policy.layers.isolation)
@@ -72,7 +78,9 @@ pub(crate) fn resolve(
     Ok(Confinement {
         writable: writable.into_iter().map(PathBuf::into_os_string).collect(),
         view,
+        temporary: temporary.map(PathBuf::into_os_string),
         network: policy.network,
+        loopback: policy.loopback && !policy.network,
         when_missing: policy.when_missing,
         layers: policy.layers,
         isolation,
@@ -81,8 +89,8 @@ pub(crate) fn resolve(
 }
 
 impl Confinement {
-    /// Goes on to the next weaker isolation. What the machine refuses is remembered; shortages and
-    /// troubles with a folder are not.
+    /// Falls back to the next weaker isolation. Features that the machine does not support are remembered; temporary
+    /// shortages and problems with a directory are not.
     pub(crate) fn weaken(&mut self, step: &str, errno: Errno) {
         self.isolation = match self.isolation {
             Isolation::Whole => Isolation::WithoutProcesses,

@@ -1,9 +1,9 @@
-//! What a confined command may read: an allow-list of the system's folders, the toolchains of the
-//! user, and what the policy declares. Everything else (the home folder, the database, keys, other
-//! sandboxes, files of other users) does not exist for the command.
+//! Paths that a confined command may read: an allow-list of system directories, the user's toolchains, and the paths
+//! of the policy. Everything else (the home directory, the database, keys, other sandboxes, files of other users) does
+//! not exist for the command.
 //!
-//! Credential files are masked even where a declared folder contains them, and so are files below
-//! `/etc` that are not readable by everybody, because commands often run as root.
+//! Credential files are masked even where a declared directory contains them, and so are files below `/etc` that are
+//! not world-readable, because commands often run as root.
 
 use crate::error::ProcessError;
 use crate::invocation::{Invocation, Policy};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, io};
 
-/// Folders of the system that every program needs.
+/// System directories that every program needs.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -43,16 +43,16 @@ const SYSTEM: &[&str] = &[
     "/sys/kernel/mm/transparent_hugepage",
 ];
 
-/// Files below `/etc` that may be links to a place outside the system's folders.
+/// Files below `/etc` that may be links to a place outside the system's directories.
 const LINKED: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/localtime"];
 
-/// A toolchain that is installed below the home folder.
+/// A toolchain that is installed below the home directory.
 struct Toolchain {
-    /// The variable that names its folder; empty when there is none.
+    /// Variable that names its directory; empty when there is none.
     variable: &'static str,
-    /// Its usual folder, relative to the home folder.
+    /// Default directory, relative to the home directory.
     folder: &'static str,
-    /// The readable parts of it; none for the whole folder.
+    /// Readable parts of it; empty for the whole directory.
     parts: &'static [&'static str],
 }
 
@@ -144,8 +144,7 @@ const TOOLCHAINS: &[Toolchain] = &[
     whole("", ".swiftly"),
 ];
 
-/// Configuration files that tools look for below the home folder. Readable unless they contain a
-/// secret.
+/// Configuration files that tools look for below the home directory. Readable unless they contain a secret.
 const SETTINGS: &[&str] = &[
     ".cargo/config.toml",
     ".cargo/config",
@@ -155,7 +154,7 @@ const SETTINGS: &[&str] = &[
     ".config/git/attributes",
 ];
 
-/// Words that make a configuration file a secret.
+/// Words that mark a configuration file as secret.
 const SECRET_WORDS: &[&str] = &[
     "token",
     "password",
@@ -165,7 +164,7 @@ const SECRET_WORDS: &[&str] = &[
     "_auth",
 ];
 
-/// Files and folders with credentials, relative to the home folder or to a declared folder.
+/// Files and directories with credentials, relative to the home directory or to a declared directory.
 const CREDENTIALS: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -204,18 +203,18 @@ const CREDENTIALS: &[&str] = &[
     ".pub-cache/credentials.json",
 ];
 
-/// How long the list of system folders and toolchains is used before it is made again.
+/// Time for which the list of system directories and toolchains is cached.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// Paths that no command may read, whatever its policy declares.
 static HIDDEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The readable base of all commands, and when it was found.
+/// The readable base of all commands, and the time it was computed.
 static BASE: Mutex<Option<(Instant, Arc<Base>)>> = Mutex::new(None);
 
-/// Hides a file or folder from every confined command that this process starts, even where a policy
-/// declares a folder that contains it: the home of the program, its database, its keys. Folders
-/// beneath it that a policy names as writable, such as a sandbox, stay visible.
+/// Hides a file or directory from every confined command that this process starts, even where a policy declares a
+/// directory that contains it: the home of the program, its database, its keys. Directories below it that a policy
+/// names as writable, such as a sandbox, stay visible.
 pub fn hide(path: impl Into<PathBuf>) {
     let path = path.into();
     let mut hidden = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,14 +231,14 @@ fn hidden() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Why a path may not be declared readable or writable for a command: it is, or lies in, the program's
-/// own home, or it is a credential file.
+/// Returns the reason why a path must not be declared readable or writable for a command: it is, or lies in, the
+/// program's own home, or it is a credential file.
 pub fn refusal(path: &Path) -> Option<&'static str> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if is_own(&real) {
         return Some("the program keeps its own records and keys there");
     }
-    // A hidden folder in it is covered. Next to a hidden file, others appear later: the database's log.
+    // A hidden directory in it is covered. Next to a hidden file, further ones appear later: the database's log.
     let hidden = hidden();
     let is_covered = |file: &Path| {
         let mut folders = hidden.iter().filter(|folder| folder.is_dir());
@@ -254,12 +253,12 @@ pub fn refusal(path: &Path) -> Option<&'static str> {
     is_credential(&real).then_some("it contains credentials")
 }
 
-/// Whether a path without links is, or lies in, a folder that [`hide`] names.
+/// Whether a resolved path is, or lies in, a directory registered by [`hide`].
 fn is_own(real: &Path) -> bool {
     hidden().iter().any(|hidden| real.starts_with(hidden))
 }
 
-/// Whether a path is a credential file of the user, or lies in a folder of credentials.
+/// Whether a path is a credential file of the user, or lies in a directory of credentials.
 pub fn is_credential(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let homes = homes();
@@ -268,14 +267,14 @@ pub fn is_credential(path: &Path) -> bool {
         .any(|name| homes.iter().any(|home| real.starts_with(home.join(name))))
 }
 
-/// Whether a folder is the user's home, or contains it.
+/// Whether a directory is the user's home, or contains it.
 pub fn contains_home(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     homes().iter().any(|home| home.starts_with(&real))
 }
 
-/// The home folder, and every folder in which `PATH` finds a toolchain of the kind that is installed
-/// below a home: another user's, or the user's own when `HOME` was set to something else.
+/// The home directory, and every directory in which `PATH` finds a toolchain of the kind that is installed below a
+/// home: another user's, or the user's own when `HOME` was set to something else.
 fn homes() -> Vec<PathBuf> {
     let home = env::var_os("HOME").map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -292,7 +291,7 @@ fn homes() -> Vec<PathBuf> {
     homes
 }
 
-/// The folder below which a program folder such as `.cargo/bin` or `.pyenv/shims` is installed.
+/// The directory below which a program directory such as `.cargo/bin` or `.pyenv/shims` is installed.
 fn home_of_toolchain(folder: &Path) -> Option<PathBuf> {
     let mut above = folder.ancestors().filter(|_| folder.is_absolute());
     let toolchain = above.find(|folder| {
@@ -303,7 +302,7 @@ fn home_of_toolchain(folder: &Path) -> Option<PathBuf> {
     toolchain.parent().map(Path::to_owned)
 }
 
-/// Variables by which toolchains below the home folder are found when `HOME` is another folder.
+/// Variables by which toolchains below the home directory are found when `HOME` is another directory.
 pub fn toolchain_environment() -> Vec<(OsString, OsString)> {
     let homes = homes();
     let toolchains = TOOLCHAINS.iter().filter(|one| !one.variable.is_empty());
@@ -314,6 +313,13 @@ pub fn toolchain_environment() -> Vec<(OsString, OsString)> {
             Some((one.variable.into(), folder.into_os_string()))
         })
         .collect()
+}
+
+/// The first folder of this name below the user's home, or below another home with toolchains, that
+/// exists.
+pub fn home_folder(relative: &str) -> Option<PathBuf> {
+    let mut folders = homes().into_iter().map(|home| home.join(relative));
+    folders.find(|folder| folder.is_dir())
 }
 
 /// The user's git configuration files that commands may read, for a private home to include.
@@ -328,14 +334,14 @@ fn git_settings() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Makes the private home folder of a confined program, for its user alone. Its git configuration
+/// Creates the private home directory of a confined program, accessible only to its user. Its git configuration
 /// includes the user's, so that commits have an author.
 pub fn prepare_home(home: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(home)?;
-    // Whatever a program left there instead is not followed.
+    // Anything a program left there instead is not followed.
     let settings = home.join(".gitconfig");
     if settings.symlink_metadata().is_ok() {
         return Ok(());
@@ -367,18 +373,18 @@ impl Toolchain {
     }
 }
 
-/// What a command sees of the file system besides its writable folders.
+/// The parts of the file system visible to a command, besides its writable directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct View {
-    /// Readable files and folders, without links, none beneath another one.
+    /// Readable files and directories, without links, none below another one.
     pub(crate) readable: Vec<OsString>,
     /// Symbolic links by which they are reached, and their targets.
     pub(crate) links: Vec<(OsString, OsString)>,
-    /// Files and folders beneath them that are hidden.
+    /// Hidden files and directories below them.
     pub(crate) masked: Vec<OsString>,
 }
 
-/// What every command may read.
+/// Paths that every command may read.
 #[derive(Debug, Default)]
 struct Base {
     readable: Vec<PathBuf>,
@@ -392,7 +398,7 @@ impl Base {
         for path in SYSTEM {
             base.add(Path::new(path));
         }
-        // Only the file that the link leads to, and only when it is outside.
+        // Only the target of the link, and only when it is outside.
         for path in LINKED {
             base.add(Path::new(path));
         }
@@ -420,7 +426,7 @@ impl Base {
         base
     }
 
-    /// The base, made again when it is not fresh.
+    /// The base, recomputed when the cached one is too old.
     fn current() -> Arc<Self> {
         let mut kept = BASE.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
@@ -439,7 +445,7 @@ impl Base {
         }
     }
 
-    /// A folder of `PATH` outside the system's. Never one that contains the home or a hidden path.
+    /// Adds a directory of `PATH` outside the system's. Never one that contains the home or a hidden path.
     fn add_program_folder(&mut self, folder: &Path, homes: &[PathBuf]) {
         if !folder.is_absolute() || !folder.is_dir() {
             return;
@@ -471,7 +477,7 @@ pub fn is_clean(path: &Path) -> bool {
     })
 }
 
-/// What everybody may not read below a folder.
+/// Files below a directory that are not world-readable.
 fn secrets_below(folder: &Path) -> Vec<PathBuf> {
     const DEEPEST: usize = 6;
     let mut found = Vec::new();
@@ -499,8 +505,7 @@ fn secrets_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Follows a path, collects the symbolic links on the way, and gives the path without them. `None`
-/// when it does not exist.
+/// Resolves a path and collects the symbolic links on the way. `None` when it does not exist.
 fn trace(path: &Path, links: &mut BTreeSet<(PathBuf, PathBuf)>, depth: usize) -> Option<PathBuf> {
     const DEEPEST: usize = 16;
     let mut at = PathBuf::from("/");
@@ -530,7 +535,7 @@ fn trace(path: &Path, links: &mut BTreeSet<(PathBuf, PathBuf)>, depth: usize) ->
     Some(at)
 }
 
-/// What a command sees besides the folders `writable`, which are without links.
+/// Determines what a command sees besides the directories `writable`, which are without links.
 pub(crate) fn resolve(
     invocation: &Invocation,
     policy: &Policy,
@@ -563,7 +568,7 @@ pub(crate) fn resolve(
         credentials.push(real);
     }
     for path in &policy.writable {
-        // The links that lead to it.
+        // Collects the links that lead to it.
         let _real = trace(path, &mut links, 0);
     }
     trace(&invocation.folder, &mut links, 0);
@@ -583,7 +588,7 @@ pub(crate) fn resolve(
     Ok(arrange(readable, links, masked, writable))
 }
 
-/// Whether a path that names no hidden folder reaches one through a link.
+/// Whether a path that names no hidden directory reaches one through a link.
 fn leads_into(path: &Path, real: &Path, hidden: &[PathBuf]) -> bool {
     let names = |folder: &PathBuf| path.starts_with(folder);
     let own = HIDDEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -591,7 +596,7 @@ fn leads_into(path: &Path, real: &Path, hidden: &[PathBuf]) -> bool {
         && !hidden.iter().chain(own.iter()).any(names)
 }
 
-/// The program itself, when it is named by its path.
+/// The program itself, when it is given as a path.
 fn program(invocation: &Invocation, links: &mut BTreeSet<(PathBuf, PathBuf)>) -> Option<PathBuf> {
     let path = Path::new(&invocation.program);
     if !path.is_absolute() {
@@ -603,7 +608,7 @@ fn program(invocation: &Invocation, links: &mut BTreeSet<(PathBuf, PathBuf)>) ->
     is_program.then_some(real)
 }
 
-/// Leaves out what is contained in something else, and masks that hide nothing.
+/// Removes entries that are contained in others, and masks that hide nothing.
 fn arrange(
     mut readable: Vec<PathBuf>,
     links: BTreeSet<(PathBuf, PathBuf)>,
@@ -643,8 +648,7 @@ fn arrange(
     }
 }
 
-/// The parts of a folder that can be read when paths beneath it are masked, for layers that can allow
-/// but not forbid.
+/// The readable parts of a directory when paths below it are masked, for layers that can allow but not deny.
 pub(crate) fn without_masked(folder: &Path, masked: &[PathBuf]) -> Vec<PathBuf> {
     if masked.iter().any(|mask| folder.starts_with(mask)) {
         return Vec::new();

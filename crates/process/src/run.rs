@@ -1,13 +1,15 @@
-//! [`run`]: checks the invocation, starts its first stage, follows it to its end, and tells what
-//! became of it.
+//! [`run`]: checks the invocation, starts its first stage, follows it to its end, and returns the
+//! outcome.
 
 use crate::cancel::Cancel;
 use crate::control_group::ControlGroup;
 use crate::error::ProcessError;
+use crate::fork_server::Stage;
 use crate::invocation::Invocation;
-use crate::launch::{self, Piped, Streams};
-use crate::nursery::Stage;
-use crate::outcome::{Captured, Ending, Enforced, EnforcedLimit, Finished, Stream, Tree};
+use crate::launch::{self, PipeEnds, Streams};
+use crate::outcome::{
+    CapturedStream, CommandResult, Ending, EnforcedLimit, Enforcement, Stream, Tree,
+};
 use crate::pipes::{Event, Tap, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
 use crate::{direct, policy};
@@ -19,53 +21,53 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a stage may take to kill everything before it is killed itself.
+/// Maximum time for a stage to kill everything before it is killed itself.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Runs a command and returns when nothing of it is left.
 ///
-/// The calling thread does all the work; others may stop it through `cancel`.
-pub fn run(invocation: &Invocation, cancel: &Cancel) -> Result<Finished, ProcessError> {
+/// The calling thread does all the work; other threads may stop it through `cancel`.
+pub fn run(invocation: &Invocation, cancel: &Cancel) -> Result<CommandResult, ProcessError> {
     Attempt::new(invocation, cancel)?.run(Purpose::Command)
 }
 
-/// Runs a command like [`run`], and hands each piece of captured output to `hear` as it comes, on
-/// the calling thread. What is kept beside that is limited as ever: output of any length can be
-/// heard with [`Limits::output_bytes`](crate::Limits::output_bytes) at 0.
+/// Runs a command like [`run`], and calls `on_output` with each chunk of captured output as it arrives,
+/// on the calling thread. The captured output is limited as usual: output of any length can be received
+/// with [`Limits::output_bytes`](crate::Limits::output_bytes) at 0.
 pub fn run_tapped(
     invocation: &Invocation,
     cancel: &Cancel,
-    hear: &dyn Fn(Stream, &[u8]),
-) -> Result<Finished, ProcessError> {
+    on_output: &dyn Fn(Stream, &[u8]),
+) -> Result<CommandResult, ProcessError> {
     let mut attempt = Attempt::new(invocation, cancel)?;
-    attempt.tap = Some(hear);
+    attempt.tap = Some(on_output);
     attempt.run(Purpose::Command)
 }
 
-/// What an attempt is for.
+/// Purpose of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To run the command.
+    /// Run the command.
     Command,
-    /// To see what can be enforced; nothing is run.
+    /// Probe what can be enforced; nothing is run.
     Rehearsal,
 }
 
-/// One invocation on its way.
+/// One invocation in progress.
 pub(crate) struct Attempt<'a> {
     pub(crate) invocation: &'a Invocation,
     cancel: &'a Cancel,
     pub(crate) tap: Option<Tap<'a>>,
-    /// Pipes in place of the command's input and output, until it has them.
-    pub(crate) piped: RefCell<Option<Piped>>,
-    /// Told once the command runs.
+    /// Pipes for the command's input and output, until the command has them.
+    pub(crate) piped: RefCell<Option<PipeEnds>>,
+    /// Called once the command runs.
     pub(crate) started: Option<&'a dyn Fn()>,
     folder: PathBuf,
     begun: Instant,
 }
 
 enum Outcome {
-    Finished(Box<Finished>),
+    CommandResult(Box<CommandResult>),
     NotIsolated { step: String, errno: Errno },
 }
 
@@ -86,7 +88,7 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    pub(crate) fn run(&self, purpose: Purpose) -> Result<Finished, ProcessError> {
+    pub(crate) fn run(&self, purpose: Purpose) -> Result<CommandResult, ProcessError> {
         if self.cancel.is_cancelled() {
             return Ok(self.never_started());
         }
@@ -107,7 +109,7 @@ impl<'a> Attempt<'a> {
                 self.staged(program, &plan, group.as_ref())?,
                 &mut confinement,
             ) {
-                (Outcome::Finished(finished), _) => return Ok(*finished),
+                (Outcome::CommandResult(finished), _) => return Ok(*finished),
                 (Outcome::NotIsolated { step, errno }, Some(confinement)) => {
                     confinement.weaken(&step, errno);
                 }
@@ -140,16 +142,16 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// What becomes of a command that was cancelled before it began.
-    fn never_started(&self) -> Finished {
-        Finished {
+    /// The result of a command that was cancelled before it started.
+    fn never_started(&self) -> CommandResult {
+        CommandResult {
             ending: Ending::Cancelled,
-            stdout: Captured::default(),
-            stderr: Captured::default(),
+            stdout: CapturedStream::default(),
+            stderr: CapturedStream::default(),
             elapsed: self.begun.elapsed(),
             killed_leftovers: 0,
             exceeded: None,
-            enforced: Enforced::nothing(Tree::Supervisor),
+            enforced: Enforcement::nothing(Tree::Supervisor),
         }
     }
 
@@ -162,7 +164,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Outcome, ProcessError> {
         let starting = |error| self.cannot("starting its supervisor", error);
         let (streams, watch) = self.streams()?;
-        // Without the way in, the command has the limits that need no group.
+        // Without the entrance, only the limits that need no group apply.
         let entrance = group.and_then(|group| group.entrance().ok());
         let stage = launch::stage(program, plan, &streams, entrance.as_ref()).map_err(starting)?;
         drop(entrance);
@@ -180,7 +182,7 @@ impl<'a> Attempt<'a> {
         following.finish(outcome)
     }
 
-    /// The command's streams, and what to watch them with.
+    /// The command's streams, and the watch for them.
     pub(crate) fn streams(&self) -> Result<(Streams, Watch<'a>), ProcessError> {
         let limits = &self.invocation.limits;
         let time = limits
@@ -201,9 +203,9 @@ impl<'a> Attempt<'a> {
         opened.map_err(|error| self.cannot("opening its streams", error))
     }
 
-    /// Tells that the command runs.
-    pub(crate) fn tell_started(&self) {
-        // Whoever holds the other ends has to see when the command closes its own.
+    /// Reports that the command runs.
+    pub(crate) fn report_started(&self) {
+        // The holder of the other ends has to see when the command closes its own.
         drop(self.piped.take());
         if let Some(started) = self.started {
             started();
@@ -230,12 +232,12 @@ impl<'a> Attempt<'a> {
         ending: Ending,
         killed_leftovers: usize,
         exceeded: Option<EnforcedLimit>,
-        enforced: Enforced,
-    ) -> Finished {
+        enforced: Enforcement,
+    ) -> CommandResult {
         if let Some(feed) = watch.feed {
             feed.give_back();
         }
-        Finished {
+        CommandResult {
             ending,
             stdout: watch.stdout.finish(),
             stderr: watch.stderr.finish(),
@@ -252,13 +254,13 @@ struct Following<'a> {
     attempt: &'a Attempt<'a>,
     stage: Stage,
     watch: Watch<'a>,
-    /// Why we ended it, when it was us.
+    /// Reason why we ended it, if we did.
     ending: Option<Ending>,
-    enforced: Option<Enforced>,
+    enforced: Option<Enforcement>,
     group: Option<&'a ControlGroup>,
 }
 
-/// The last words of a stage.
+/// Last message of a stage.
 enum Last {
     Ended {
         ending: Ending,
@@ -270,7 +272,7 @@ enum Last {
         errno: Errno,
     },
     Failed(ProcessError),
-    /// It said nothing.
+    /// It sent nothing.
     Lost,
 }
 
@@ -282,10 +284,10 @@ impl Following<'_> {
                 Err(error) => return Last::Failed(self.attempt.cannot("watching it", error)),
             };
             match event {
-                Event::Ready => match wire::hear::<Report>(&self.stage.control) {
+                Event::Ready => match wire::receive::<Report>(&self.stage.control) {
                     Ok(Some(Report::Started(enforced))) => {
                         self.enforced = Some(enforced);
-                        self.attempt.tell_started();
+                        self.attempt.report_started();
                     }
                     Ok(Some(report)) => return self.last(report),
                     Ok(None) | Err(_) => return Last::Lost,
@@ -295,8 +297,8 @@ impl Following<'_> {
                 Event::Cancelled => self.stop(Ending::Cancelled),
                 Event::Signals(signals) => {
                     for signal in signals {
-                        // A stage that is gone is noticed by reading from it.
-                        let _unless_gone = wire::tell(&self.stage.control, &Order::Signal(signal));
+                        // A stage that is gone is detected when reading from it.
+                        let _unless_gone = wire::send(&self.stage.control, &Order::Signal(signal));
                     }
                 }
             }
@@ -338,7 +340,7 @@ impl Following<'_> {
         }
     }
 
-    /// Waits for the stage itself, and makes sure that it goes.
+    /// Waits for the stage itself, and ensures that it ends.
     fn finish(self, last: Last) -> Result<Outcome, ProcessError> {
         if matches!(last, Last::Lost | Last::Failed(_)) {
             let _unless_gone = shutdown(&self.stage.control, Shutdown::Write);
@@ -346,7 +348,7 @@ impl Following<'_> {
         if matches!(last, Last::Lost) {
             self.stage.kill();
         }
-        // Where it cannot be waited for, the report has to do.
+        // If waiting fails, the report has to suffice.
         let _ended = self.stage.wait();
         match last {
             Last::Ended {
@@ -356,13 +358,13 @@ impl Following<'_> {
             } => {
                 let enforced = self
                     .enforced
-                    .unwrap_or_else(|| Enforced::nothing(Tree::Supervisor));
+                    .unwrap_or_else(|| Enforcement::nothing(Tree::Supervisor));
                 let ending = self.ending.unwrap_or(ending);
                 let exceeded = exceeded.or_else(|| self.group?.exceeded());
                 let finished = self
                     .attempt
                     .finished(self.watch, ending, leftovers, exceeded, enforced);
-                Ok(Outcome::Finished(Box::new(finished)))
+                Ok(Outcome::CommandResult(Box::new(finished)))
             }
             Last::NotIsolated { step, errno } => Ok(Outcome::NotIsolated { step, errno }),
             Last::Failed(error) => Err(error),

@@ -1,40 +1,41 @@
-//! [`start`]: a program that goes on while we talk to it, such as a server on its standard streams.
-//! A thread of its own does for it what [`run`](crate::run) does for a command, to the same end:
-//! nothing of it is left when it is stopped, dropped, or when this very process is killed.
+//! [`start`]: a program that runs while we communicate with it, such as a server on its standard
+//! streams. A separate thread does for it what [`run`](crate::run) does for a command, with the
+//! same guarantee: nothing of it is left when it is stopped, dropped, or when this process is
+//! killed.
 
 use crate::cancel::Cancel;
 use crate::error::ProcessError;
 use crate::invocation::{Invocation, Output};
-use crate::launch::Piped;
-use crate::outcome::{Finished, Stream};
+use crate::launch::PipeEnds;
+use crate::outcome::{CommandResult, Stream};
 use crate::run::{Attempt, Purpose};
 use std::io::{self, PipeReader, PipeWriter};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Who hears the standard error of a started program, piece by piece.
+/// Callback for the standard error of a started program, piece by piece.
 pub type Errors = Box<dyn Fn(&[u8]) + Send>;
 
-/// A program that runs. Dropping it kills the program with everything it started.
+/// A running program. Dropping it kills the program with all its descendants.
 #[derive(Debug)]
 pub struct Running {
     cancel: Cancel,
     ended: Receiver<()>,
-    keeper: Option<JoinHandle<Result<Finished, ProcessError>>>,
+    keeper: Option<JoinHandle<Result<CommandResult, ProcessError>>>,
 }
 
 /// Our ends of the pipes of a program.
 #[derive(Debug)]
 pub struct Pipes {
-    /// What is written here the program reads. It sees the end when this is dropped.
+    /// Standard input of the program. It sees the end when this is dropped.
     pub input: PipeWriter,
-    /// What the program writes.
+    /// Standard output of the program.
     pub output: PipeReader,
 }
 
-/// Starts a program and returns once it runs. Its `input` is a pipe, whatever the invocation says,
-/// its output too; what it writes to standard error goes to `errors` and is not kept.
+/// Starts a program and returns once it runs. Its input and output are pipes, whatever the
+/// invocation says; its standard error goes to `errors` and is not kept.
 pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pipes), ProcessError> {
     // A session of its own, as for captured commands.
     invocation.output = Output::Capture;
@@ -47,7 +48,7 @@ pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pip
     };
     let ((read_there, input), (output, written_there)) =
         open().map_err(|error| cannot("opening its streams", error))?;
-    let piped = Piped {
+    let piped = PipeEnds {
         input: read_there,
         output: written_there,
     };
@@ -72,7 +73,7 @@ pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pip
         keeper: Some(thread),
     };
     if starts.recv().is_err() {
-        // The keeper has ended without ever saying that the program runs.
+        // The keeper ended without reporting that the program runs.
         return match running.join() {
             Some(Err(error)) => Err(error),
             _ => Err(cannot("running it", io::ErrorKind::Other.into())),
@@ -81,10 +82,10 @@ pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pip
     Ok((running, Pipes { input, output }))
 }
 
-/// What the thread of a program needs.
+/// Data of the thread that runs a program.
 struct Keeper {
     invocation: Invocation,
-    piped: Piped,
+    piped: PipeEnds,
     errors: Errors,
     cancel: Cancel,
     started: SyncSender<()>,
@@ -92,7 +93,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn keep(self) -> Result<Finished, ProcessError> {
+    fn keep(self) -> Result<CommandResult, ProcessError> {
         let Self {
             invocation,
             piped,
@@ -102,15 +103,15 @@ impl Keeper {
             ends,
         } = self;
         let _told_by_its_end = ends;
-        let hear = |_: Stream, bytes: &[u8]| errors(bytes);
-        let tell = || {
-            // Nobody waits when the starter is gone.
+        let on_output = |_: Stream, bytes: &[u8]| errors(bytes);
+        let report_started = || {
+            // The starter may be gone and no longer waiting.
             let _unless_gone = started.try_send(());
         };
         let mut attempt = Attempt::new(&invocation, &cancel)?;
-        attempt.tap = Some(&hear);
+        attempt.tap = Some(&on_output);
         attempt.piped = Some(piped).into();
-        attempt.started = Some(&tell);
+        attempt.started = Some(&report_started);
         attempt.run(Purpose::Command)
     }
 }
@@ -121,17 +122,17 @@ impl Running {
         self.keeper.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Gives it so much time to end by itself, kills what is left then, and returns when nothing of
-    /// it is left. Drop the input before: most programs end when there is nothing more to read.
-    pub fn stop(mut self, grace: Duration) -> Result<Finished, ProcessError> {
-        // Either way of ending says the same: the keeper is done, or the time is over.
+    /// Gives it time to exit by itself, kills what is left then, and returns when nothing of it is
+    /// left. Drop the input before: most programs end when there is nothing more to read.
+    pub fn stop(mut self, grace: Duration) -> Result<CommandResult, ProcessError> {
+        // Either the keeper is done, or the time expired; both continue here.
         let _ended_or_not = self.ended.recv_timeout(grace);
         self.cancel.cancel();
         self.join()
             .unwrap_or_else(|| unreachable!("only stopping takes the keeper away"))
     }
 
-    fn join(&mut self) -> Option<Result<Finished, ProcessError>> {
+    fn join(&mut self) -> Option<Result<CommandResult, ProcessError>> {
         let keeper = self.keeper.take()?;
         Some(
             keeper
@@ -145,7 +146,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.cancel.cancel();
         if let Some(keeper) = self.keeper.take() {
-            // How it ended was not asked for.
+            // The outcome was not requested.
             let _outcome = keeper.join();
         }
     }

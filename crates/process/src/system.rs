@@ -1,20 +1,20 @@
-//! The few system calls that have no safe wrapper. Everything `unsafe` of the crate is here.
+//! System calls that have no safe wrapper. All `unsafe` code of the crate is here.
 //!
-//! [`fork`] is for stages only: they run one thread, so the copy finds no lock held by a thread
-//! that it does not have.
+//! [`fork`] is for stages only: they run one thread, so the copy finds no lock held by a thread that it does not have.
 
 #![expect(
     unsafe_code,
-    reason = "fork, _exit, unshare, mount_setattr, close_range, signal masks and signalfd"
+    reason = "fork, _exit, unshare, interface flags, mount_setattr, close_range, signal masks, signalfd"
 )]
 
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
 use std::ffi::CStr;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, FromRawFd, OwnedFd};
 use std::{io, mem, ptr};
 
-/// Which side of a [`fork`] this is.
+/// The side of a [`fork`].
 pub(crate) enum Fork {
     /// The new process.
     Child,
@@ -22,7 +22,7 @@ pub(crate) enum Fork {
     Parent(Pid),
 }
 
-/// Makes a copy of this process, which must have one thread only.
+/// Forks this process, which must have one thread only.
 pub(crate) fn fork() -> io::Result<Fork> {
     // SAFETY: a stage runs a single thread until it has forked all it needs, so no lock, of the
     // allocator or any other, can be held by a thread that is missing in the copy.
@@ -32,8 +32,8 @@ pub(crate) fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Ends this process at once, without what a program does at its end: a copy has nothing to tidy up that is not
-/// the business of the process that it is a copy of.
+/// Ends this process at once, without cleanup: a forked copy has nothing to clean up that is not the task of the
+/// original process.
 pub(crate) fn leave(code: u8) -> ! {
     // SAFETY: no memory is passed, and nothing of this process is used again.
     unsafe { libc::_exit(code.into()) }
@@ -41,17 +41,37 @@ pub(crate) fn leave(code: u8) -> ! {
 
 /// Moves this process, or its later children, into new namespaces.
 pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
-    // SAFETY: only namespaces are asked for; the table of file descriptors stays as it is.
+    // SAFETY: only namespaces are requested; the table of file descriptors stays unchanged.
     unsafe { rustix::thread::unshare_unsafe(flags.difference(UnshareFlags::FILES)) }?;
     Ok(())
 }
+
+/// Brings the loopback interface of this process's network up. Needs `CAP_NET_ADMIN` there.
+pub(crate) fn raise_loopback() -> io::Result<()> {
+    const SET_INTERFACE_FLAGS: libc::Ioctl = 0x8914;
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    // SAFETY: the structure is plain numbers, for which zero is valid; the union is written, not read,
+    // and the kernel reads the structure, which lives longer than the call.
+    let outcome = unsafe {
+        let mut request: libc::ifreq = mem::zeroed();
+        for (place, byte) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
+            *place = libc::c_char::from_ne_bytes([*byte]);
+        }
+        request.ifr_ifru.ifru_flags = INTERFACE_UP;
+        libc::ioctl(socket.as_raw_fd(), SET_INTERFACE_FLAGS, &raw const request)
+    };
+    succeeded(outcome.into())
+}
+
+/// `IFF_UP` and `IFF_RUNNING`.
+const INTERFACE_UP: libc::c_short = 0x41;
 
 /// How far a change of mounts reaches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// The mount itself.
     One,
-    /// It and all beneath it.
+    /// The mount and all below it.
     Beneath,
 }
 
@@ -93,7 +113,7 @@ pub(crate) fn close_all() -> io::Result<()> {
     close_range(0)
 }
 
-/// Lets every file descriptor above standard error close at the next `exec`.
+/// Marks every file descriptor above standard error to be closed at the next `exec`.
 pub(crate) fn close_all_on_exec() -> io::Result<()> {
     close_range(libc::CLOSE_RANGE_CLOEXEC)
 }
@@ -134,9 +154,9 @@ pub(crate) fn block_signals() -> io::Result<()> {
     succeeded(outcome.into())
 }
 
-/// A file that can be read when children have ended or stopped; their signal has to be blocked.
+/// A file that is readable when children have ended or stopped; their signal has to be blocked.
 pub(crate) fn ends_of_children() -> io::Result<OwnedFd> {
-    // SAFETY: as above; the number is that of a new file, which nobody else owns.
+    // SAFETY: as above; the number is that of a new file, which has no other owner.
     unsafe {
         let mut ends: libc::sigset_t = mem::zeroed();
         libc::sigemptyset(&raw mut ends);
@@ -148,7 +168,7 @@ pub(crate) fn ends_of_children() -> io::Result<OwnedFd> {
     }
 }
 
-/// Lets every signal through.
+/// Unblocks every signal.
 pub(crate) fn unblock_signals() -> io::Result<()> {
     // SAFETY: as above, emptied by `sigemptyset`.
     let outcome = unsafe {

@@ -1,19 +1,17 @@
-//! What this process and its stages say to each other: one socket, messages of JSON with their
-//! length before them. The first message carries the plan, the three standard streams, and the way into the
-//! control group. The nursery is asked
-//! in the same way.
+//! Messages between this process and its stages: one socket, JSON messages prefixed with their length. The first
+//! message carries the plan, the three standard streams, and the entrance to the control group. Requests to the fork
+//! server use the same format.
 //!
-//! The command never has the socket, so it can neither read nor change what is said.
+//! The command never has the socket, so it can neither read nor change the messages.
 
 use crate::invocation::{Isolation, Layers, Limits, Output, WhenMissing};
-use crate::outcome::{Ending, Enforced, EnforcedLimit};
+use crate::outcome::{Ending, EnforcedLimit, Enforcement};
 use crate::readable::View;
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
-    socketpair,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -31,40 +29,44 @@ pub(crate) struct Plan {
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) output: Output,
     pub(crate) limits: Limits,
-    /// What its control group limits, when it has one; the way into it comes with the streams.
+    /// Limits of its control group, if it has one; the entrance to it is sent with the streams.
     pub(crate) grouped: Vec<EnforcedLimit>,
     pub(crate) confinement: Option<Confinement>,
-    /// The process that asked.
+    /// Requesting process.
     pub(crate) asked_by: i32,
-    /// The command reads nothing: where it has a `/dev` of its own, its input is the null device there,
-    /// not that of the machine.
+    /// Whether the command reads nothing: where it has its own `/dev`, its input is the null device there, not that of
+    /// the machine.
     pub(crate) reads_nothing: bool,
-    /// Set up everything and report it, but run no command.
+    /// Whether to set up everything and report it without running a command.
     pub(crate) rehearsal: bool,
 }
 
-/// A policy with its folders resolved.
+/// A policy with its directories resolved.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     pub(crate) writable: Vec<OsString>,
     pub(crate) view: View,
+    /// The folder that appears at `/tmp` and `/var/tmp`.
+    pub(crate) temporary: Option<OsString>,
     pub(crate) network: bool,
+    /// Whether the loopback interface of its own network is brought up.
+    pub(crate) loopback: bool,
     pub(crate) when_missing: WhenMissing,
     pub(crate) layers: Layers,
     pub(crate) isolation: Isolation,
-    /// Why `isolation` is less than [`Isolation::Whole`].
+    /// Reason why `isolation` is less than [`Isolation::Whole`].
     pub(crate) isolation_reason: String,
 }
 
-/// What a stage tells.
+/// A report of a stage.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// Namespaces cannot be had in this way; nothing was run.
+    /// Namespaces cannot be created in this way; nothing was run.
     NotIsolated { step: String, errno: i32 },
     /// The command runs.
-    Started(Enforced),
+    Started(Enforcement),
     /// Too little could be enforced; nothing was run.
-    Refused(Enforced),
+    Refused(Enforcement),
     /// The program does not exist.
     NotFound,
     /// The command could not be started.
@@ -77,14 +79,14 @@ pub(crate) enum Report {
     },
 }
 
-/// Steps of isolation that fail for a folder rather than for the machine.
+/// Steps of isolation that fail because of a directory, not because of the machine.
 pub(crate) const OPENING_FOLDER: &str = "opening a writable folder";
 pub(crate) const BINDING_FOLDER: &str = "binding a writable folder";
 
-/// What a stage is told while the command runs. The end of the stream means: kill everything.
+/// An order to a stage while the command runs. The end of the stream means: kill everything.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Pass this signal on.
+    /// Forward this signal.
     Signal(i32),
 }
 
@@ -99,13 +101,13 @@ pub(crate) fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Sends a message.
-pub(crate) fn tell<T: Serialize>(socket: impl AsFd, message: &T) -> io::Result<()> {
+pub(crate) fn send<T: Serialize>(socket: impl AsFd, message: &T) -> io::Result<()> {
     let framed = frame(message)?;
     send_all(socket.as_fd(), &framed)
 }
 
-/// Sends a message together with open files, four at most.
-pub(crate) fn tell_with<T: Serialize>(
+/// Sends a message together with open files, at most four.
+pub(crate) fn send_with<T: Serialize>(
     socket: impl AsFd,
     message: &T,
     files: &[BorrowedFd<'_>],
@@ -123,7 +125,7 @@ pub(crate) fn tell_with<T: Serialize>(
 }
 
 /// Receives a message; `None` at the end of the stream.
-pub(crate) fn hear<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<T>> {
+pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     if !receive_all(socket.as_fd(), &mut length)? {
         return Ok(None);
@@ -131,8 +133,8 @@ pub(crate) fn hear<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<
     body(socket.as_fd(), length).map(Some)
 }
 
-/// Receives a message and the open files that came with it.
-pub(crate) fn hear_with<T: DeserializeOwned>(
+/// Receives a message and the open files sent with it.
+pub(crate) fn receive_with<T: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4))];
@@ -177,7 +179,7 @@ fn body<T: DeserializeOwned>(socket: BorrowedFd<'_>, length: [u8; 4]) -> io::Res
 
 fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match send(socket, bytes, SendFlags::NOSIGNAL) {
+        match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
             Ok(sent) => bytes = &bytes[sent..],
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -186,7 +188,7 @@ fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Fills the buffer; `false` when the stream ended before its first byte.
+/// Fills the buffer; returns `false` when the stream ended before its first byte.
 fn receive_all(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<bool> {
     let mut filled = 0;
     while filled < bytes.len() {

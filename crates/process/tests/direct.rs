@@ -1,5 +1,5 @@
-//! Programs that have no stages, such as this one, whose `main` is not its own: trusted commands
-//! run in a process group, confined ones not at all.
+//! Programs that have no stages, such as this one, which does not control its `main`: trusted
+//! commands run in a process group, confined ones do not run at all.
 
 use cleveragents_domain::{Code, Diagnose};
 use cleveragents_process::{Cancel, Ending, Input, Invocation, Policy, Tree, capabilities, run};
@@ -13,12 +13,12 @@ fn sh(script: &str) -> Invocation {
 
 #[test]
 fn trusted_commands_run() {
-    let mut invocation = sh("cat; echo oops >&2; exit 3");
+    let mut invocation = sh("cat; echo failed >&2; exit 3");
     invocation.input = Input::Bytes(b"hello".to_vec());
     let finished = run(&invocation, &Cancel::new()).expect("it starts");
     assert_eq!(finished.ending, Ending::Exited(3));
     assert_eq!(finished.stdout.bytes, b"hello");
-    assert_eq!(finished.stderr.bytes, b"oops\n");
+    assert_eq!(finished.stderr.bytes, b"failed\n");
     assert_eq!(finished.enforced.tree, Tree::ProcessGroup);
 }
 

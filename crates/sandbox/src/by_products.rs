@@ -1,5 +1,5 @@
-//! Files that tools leave behind and nobody wants to keep: caches, compiled files, installed packages,
-//! and what git ignores.
+//! By-products of tools, which users do not want to keep: caches, compiled files, installed packages,
+//! and files that git ignores.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::git::{joined, open_checkout, records};
 use crate::member::{Base, Member};
 
-/// Folders that hold by-products wherever they are.
+/// Names of folders that always contain by-products.
 const FOLDERS: &[&str] = &[
     "__pycache__",
     ".pytest_cache",
@@ -27,25 +27,25 @@ const FOLDERS: &[&str] = &[
     ".gradle",
 ];
 
-/// Ends of the names of folders that hold by-products.
+/// Suffixes of the names of folders that contain by-products.
 const FOLDER_ENDS: &[&str] = &[".egg-info"];
 
-/// Folders that hold by-products when they hold one of these files.
+/// Folders that contain by-products if they contain one of these files.
 const MARKED_FOLDERS: &[(&str, &[&str])] = &[
     ("target", &[".rustc_info.json", "CACHEDIR.TAG"]),
     (".venv", &["pyvenv.cfg"]),
     ("venv", &["pyvenv.cfg"]),
 ];
 
-/// Files that are by-products wherever they are.
+/// Names of files that are always by-products.
 const FILES: &[&str] = &[".DS_Store", "Thumbs.db", ".coverage"];
 
-/// Ends of the names of files that are by-products.
+/// Suffixes of the names of files that are by-products.
 const FILE_ENDS: &[&str] = &[".pyc", ".pyo"];
 
-/// Whether a path is a well-known by-product, or lies in a folder of them. `exists` says whether a
-/// path is in the tree; it is asked about the files that mark a folder, such as the `CACHEDIR.TAG` in
-/// the `target` of cargo.
+/// Whether a path is a well-known by-product, or lies in a folder of them. `exists` reports whether a
+/// path is in the tree; it is called for the files that mark a folder, such as `CACHEDIR.TAG` in
+/// cargo's `target`.
 pub fn is_by_product(path: &TreePath, exists: impl Fn(&TreePath) -> bool) -> bool {
     let name = path.name();
     let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end.as_bytes()));
@@ -77,8 +77,8 @@ fn is_folder_of_by_products(folder: &TreePath, exists: &impl Fn(&TreePath) -> bo
 }
 
 impl Member {
-    /// Which of these paths git ignores, by the rules of the copy and of the user's repository. None
-    /// when the part has no repository, or its copy or repository is gone.
+    /// Returns those of `paths` that git ignores by the rules of the copy and of the user's
+    /// repository. Empty when the member has no repository, or its copy or repository is gone.
     pub fn ignored(&self, paths: &[TreePath]) -> Result<HashSet<TreePath>, Error> {
         let is_git = matches!(self.base, Base::Git(_)) && self.root.is_dir();
         if paths.is_empty() || !is_git || !self.has_readable_ignore_files(paths)? {
@@ -90,7 +90,7 @@ impl Member {
         let git = checkout.scratch(&checkout.index, &self.root);
         let arguments = ["check-ignore", "-z", "--stdin", "--no-index"];
         let answer = git.start_in(&self.root, &arguments, &joined(paths))?;
-        // It refuses paths that lead through links or submodules; applying looks at those again.
+        // Git refuses paths that lead through links or submodules; the apply checks those again.
         if !matches!(answer.code, Some(0 | 1)) {
             return Ok(HashSet::new());
         }
@@ -99,8 +99,8 @@ impl Member {
             .collect())
     }
 
-    /// Whether every `.gitignore` that git would read for these paths is a file: git would wait for
-    /// ever for a pipe.
+    /// Whether every `.gitignore` that git would read for these paths is a regular file: git would
+    /// block forever on a pipe.
     fn has_readable_ignore_files(&self, paths: &[TreePath]) -> Result<bool, Error> {
         let root = self.work_root()?;
         let mut files: BTreeSet<TreePath> =

@@ -1,8 +1,8 @@
-//! Change capture: what a tree holds now against what it was known to hold.
+//! Change capture: compares the current content of a tree with its recorded content.
 //!
-//! The tree itself is asked, never the tools that worked in it, so a shell command's changes are
-//! found like any other. A file whose description by the system did not change is not read; the
-//! description includes the time of the last change of the entry, which no program can set back.
+//! The tree itself is inspected, not the tools that changed it, so changes of shell commands are
+//! found like any other. A file whose metadata did not change is not read; the metadata includes
+//! the change time (`ctime`), which no program can set.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,47 +10,49 @@ use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
 
-use crate::beneath::{Root, Stat};
 use crate::error::{During as _, Error};
-use crate::manifest::{Known, Manifest, write_first};
+use crate::manifest::{Manifest, PathRecord, write_first};
 use crate::objects::Objects;
+use crate::own_temporary::{is_abandoned, is_being_written};
 use crate::scan::Extent;
+use crate::scoped_dir::{Root, Stat};
 use crate::state::read_own_state;
 use crate::stop::Stop;
 
-/// One path that changed.
+/// A changed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Where.
+    /// Path within the member.
     pub path: TreePath,
-    /// What was there.
+    /// State before the change; `None` when the path did not exist.
     pub before: Option<FileState>,
-    /// What is there now.
+    /// State after the change; `None` when the path was removed.
     pub after: Option<FileState>,
 }
 
-/// Where the content comes from that a tree was made with.
+/// Source of the original content of a tree.
 pub(crate) trait BaseContent {
-    /// Keeps the first content of each path and gives its hash and size, `None` where it is lost.
+    /// Stores the original content of each path and returns its hash and size, `None` where it is
+    /// lost.
     fn keep(
         &self,
-        paths: &[(TreePath, Known)],
+        paths: &[(TreePath, PathRecord)],
         objects: &mut Objects,
     ) -> Result<Vec<Option<FileState>>, Error>;
 }
 
-/// What a capture found, and the manifest that knows it.
+/// Result of a capture, and the updated manifest.
 #[derive(Debug)]
-pub(crate) struct Captured {
+pub(crate) struct CaptureResult {
     pub(crate) changes: Vec<Change>,
     pub(crate) manifest: Manifest,
     /// Devices, sockets and pipes, which are not captured.
     pub(crate) special: Vec<TreePath>,
-    /// Whether the manifest is worth saving.
+    /// Whether the manifest changed and should be saved.
     pub(crate) is_news: bool,
 }
 
-/// A little more than the step of the clock that files are stamped with.
+/// Slightly more than one tick of the clock that stamps files.
 const SETTLING: std::time::Duration = std::time::Duration::from_millis(22);
 
 /// Nanoseconds since the epoch.
@@ -61,7 +63,7 @@ pub(crate) fn now() -> i64 {
     })
 }
 
-/// Compares a whole tree with what was known of it.
+/// Compares a whole tree with its manifest.
 pub(crate) fn capture(
     root: &Root,
     extent: Extent<'_>,
@@ -69,16 +71,24 @@ pub(crate) fn capture(
     base: &dyn BaseContent,
     objects: &mut Objects,
     stop: &Stop,
-) -> Result<Captured, Error> {
+) -> Result<CaptureResult, Error> {
     let moment = now();
     let found = manifest
         .compare(root, extent, stop)
         .during("walking", root.path())?;
+    let abandoned = found
+        .temporary
+        .iter()
+        .filter(|path| is_abandoned(path.name()));
+    for path in abandoned {
+        let place = root.path().join(path.as_path());
+        root.remove_file(path).during("removing", &place)?;
+    }
     let is_news = !found.pending.is_empty();
     let pending = found.pending;
-    let changes = settle(root, pending, &mut manifest, base, objects, moment)?;
+    let changes = read_candidates(root, pending, &mut manifest, base, objects, moment)?;
     objects.sync().during("writing", root.path())?;
-    Ok(Captured {
+    Ok(CaptureResult {
         changes,
         manifest,
         special: found.special,
@@ -86,16 +96,19 @@ pub(crate) fn capture(
     })
 }
 
-/// Compares single paths with what was known of them.
+/// Compares single paths with their recorded states.
 pub(crate) fn capture_paths(
     root: &Root,
-    known: HashMap<TreePath, Option<Known>>,
+    known: HashMap<TreePath, Option<PathRecord>>,
     base: &dyn BaseContent,
     objects: &mut Objects,
 ) -> Result<Vec<Change>, Error> {
-    let mut pending: Vec<_> = known.into_iter().collect();
+    let is_users = |(path, known): &(TreePath, Option<PathRecord>)| {
+        known.is_some() || !is_being_written(path.name(), None)
+    };
+    let mut pending: Vec<_> = known.into_iter().filter(is_users).collect();
     pending.sort_by(|left, right| left.0.cmp(&right.0));
-    let changes = settle(
+    let changes = read_candidates(
         root,
         pending,
         &mut Manifest::default(),
@@ -107,18 +120,19 @@ pub(crate) fn capture_paths(
     Ok(changes)
 }
 
-/// A path that may have changed, with both states as far as they are known.
+/// A path that may have changed, with both states as far as known.
 struct Candidate {
     path: TreePath,
-    known: Option<Known>,
+    known: Option<PathRecord>,
     after: Option<(FileState, Stat)>,
     before: Option<FileState>,
 }
 
-/// Reads what may have changed, finds out what it was, and brings the manifest up to date.
-fn settle(
+/// Reads the paths that may have changed, determines their previous state, and updates the
+/// manifest.
+fn read_candidates(
     root: &Root,
-    pending: Vec<(TreePath, Option<Known>)>,
+    pending: Vec<(TreePath, Option<PathRecord>)>,
     manifest: &mut Manifest,
     base: &dyn BaseContent,
     objects: &mut Objects,
@@ -135,7 +149,7 @@ fn settle(
             after,
         });
     }
-    let unknown: Vec<(TreePath, Known)> = candidates
+    let unknown: Vec<(TreePath, PathRecord)> = candidates
         .iter()
         .filter(|candidate| candidate.before.is_none())
         .filter_map(|candidate| Some((candidate.path.clone(), candidate.known?)))
@@ -165,13 +179,13 @@ fn settle(
                 manifest.learn(path.clone(), None);
             }
             Some((state, stat)) => {
-                // Content that is still the first needs no name of its own.
+                // Content that equals the original needs no hash in the manifest.
                 let is_first =
                     known.is_some_and(|known| known.hash.is_none()) && before == Some(*state);
                 let hash = (!is_first).then_some(state.hash);
                 let known = match state.kind() {
-                    FileKind::Directory => Known::folder(state.mode),
-                    _ => Known::seen(stat, state.mode, hash, moment),
+                    FileKind::Directory => PathRecord::folder(state.mode),
+                    _ => PathRecord::seen(stat, state.mode, hash, moment),
                 };
                 manifest.learn(path.clone(), Some(known));
             }
@@ -187,8 +201,8 @@ fn settle(
     Ok(changes)
 }
 
-/// The state that the manifest knows without asking where the tree came from.
-fn recorded_state(known: &Known) -> Option<FileState> {
+/// State that the manifest contains without asking the source of the tree.
+fn recorded_state(known: &PathRecord) -> Option<FileState> {
     if known.mode.kind() == FileKind::Directory {
         return Some(FileState::directory(known.mode.permissions()));
     }
@@ -199,8 +213,8 @@ fn recorded_state(known: &Known) -> Option<FileState> {
     })
 }
 
-/// A state whose content nobody has any more: a hash that no object answers to.
-fn lost(path: &TreePath, known: &Known) -> FileState {
+/// State of lost content: its hash matches no object.
+fn lost(path: &TreePath, known: &PathRecord) -> FileState {
     let name = format!("lost {path}");
     FileState {
         hash: cleveragents_domain::ContentHash::of_parts([
@@ -212,13 +226,13 @@ fn lost(path: &TreePath, known: &Known) -> FileState {
     }
 }
 
-/// Writes the manifest of a tree that was just made, before anyone worked in it.
+/// Writes the manifest of a newly created tree, before any work in it.
 pub(crate) fn write_first_manifest(
     place: &Path,
     root: &Root,
     extent: Extent<'_>,
 ) -> io::Result<()> {
-    // Looked at once the clock has moved on, so that every later change shows.
+    // Scan only after the clock has advanced, so that every later change is visible in the times.
     std::thread::sleep(SETTLING);
     write_first(place, root, extent, now())
 }

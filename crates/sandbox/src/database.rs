@@ -1,7 +1,7 @@
-//! SQLite databases of the user's: a copy to work in, and its content carried back in one
-//! transaction of SQLite's own.
+//! SQLite databases of the user: a copy to work in, whose content is applied in one SQLite
+//! transaction.
 //!
-//! These are resources, not the store of the program, which only `cleveragents-store` opens.
+//! These are resources, not the program's store, which only `cleveragents-store` opens.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Root;
 use crate::error::{During as _, Error};
-use crate::fault;
+use crate::kill_points;
 use crate::objects::hash_of;
+use crate::scoped_dir::Root;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -39,8 +39,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Opens a database to read it. Where a writer died in mid-transaction, reading begins with taking
-/// back what it left, and that is writing.
+/// Opens a database for reading. If a writer died during a transaction, the first read rolls back
+/// that transaction, which needs write access.
 fn open_to_read(path: &Path) -> Result<Connection, Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     match connection.query_row("PRAGMA schema_version", [], |_| Ok(())) {
@@ -53,7 +53,7 @@ fn open_to_read(path: &Path) -> Result<Connection, Error> {
     }
 }
 
-/// Copies a database, whatever others do with it, into a new file.
+/// Copies a database into a new file, consistently even while other processes use it.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let source = open_to_read(from)?;
     let mut target = open(
@@ -66,7 +66,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
         .map_err(failed(from))
 }
 
-/// Names the content of a database, independent of how its file came about.
+/// Hash of the content of a database, independent of how its file was written.
 pub(crate) fn digest(path: &Path, temporary: &Path) -> Result<ContentHash, Error> {
     let folder = tempfile::tempdir_in(temporary).during("making a folder in", temporary)?;
     let place = folder.path().join("copy.db");
@@ -75,25 +75,26 @@ pub(crate) fn digest(path: &Path, temporary: &Path) -> Result<ContentHash, Error
     Ok(hash_of(&mut file).during("reading", &place)?.0)
 }
 
-/// The files that SQLite keeps beside a database while it is written.
+/// Suffixes of the files that SQLite creates next to a database while it is in use.
 pub(crate) const BESIDE: [&str; 3] = ["-wal", "-journal", "-shm"];
 
-/// The end of a rollback journal that names a file which coordinates several databases.
+/// Magic at the end of a rollback journal that names a super-journal, which coordinates several
+/// databases.
 const SUPER_JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// A private copy of a database of a sandbox, with its log brought into its file.
+/// A private copy of a sandbox's database, with its log merged into the file.
 pub(crate) struct FoldedDatabase {
-    /// Holds the copy until it is read.
+    /// Keeps the copy on disk until it is read.
     _folder: tempfile::TempDir,
     pub(crate) file: std::fs::File,
 }
 
-/// Copies a database out of a sandbox, brings the log beside it into the copy and gives the copy;
+/// Copies a database out of a sandbox, merges the log next to it into the copy and returns the copy;
 /// `None` when there is no log, or no database that SQLite can read.
 ///
 /// Commands in the sandbox control every file of `root`. So its files are only read, as bytes and as
 /// regular files, and SQLite never opens them: it would follow links, and a rollback journal can name
-/// any file of the system to be removed.
+/// any file of the system to be deleted.
 pub(crate) fn fold(
     root: &Root,
     name: &TreePath,
@@ -133,7 +134,7 @@ pub(crate) fn fold(
         }
     }
     let connection = open(&place, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Reading rolls back what an interrupted transaction left.
+    // Reading rolls back an interrupted transaction.
     match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
         Ok(()) => {}
         Err(rusqlite::Error::SqliteFailure(error, _))
@@ -154,7 +155,8 @@ pub(crate) fn fold(
     }))
 }
 
-/// The name of a super-journal that a rollback journal ends with, and where that end begins.
+/// Name of the super-journal at the end of a rollback journal, and the offset at which that record
+/// starts.
 fn super_journal(journal: &std::fs::File) -> io::Result<Option<(Vec<u8>, u64)>> {
     use std::os::unix::fs::FileExt as _;
     let size = journal.metadata()?.len();
@@ -167,15 +169,15 @@ fn super_journal(journal: &std::fs::File) -> io::Result<Option<(Vec<u8>, u64)>> 
         return Ok(None);
     }
     let length = u32::from_be_bytes([end[0], end[1], end[2], end[3]]);
-    // A page number stands before the name.
+    // A page number precedes the name.
     let start = at.saturating_sub(u64::from(length));
     let mut name = vec![0; usize::try_from(at - start).unwrap_or(0).min(4096)];
     journal.read_exact_at(&mut name, start)?;
     Ok(Some((name, start.saturating_sub(4))))
 }
 
-/// Whether a rollback journal is to be played back. One that names a super-journal is, as long as
-/// that is still in the sandbox's folder: without it the transaction was committed.
+/// Whether to play back a rollback journal. One that names a super-journal is played back as long as
+/// the super-journal still exists in the sandbox's folder: without it the transaction was committed.
 fn cut_super_journal(root: &Root, journal: &mut std::fs::File) -> io::Result<bool> {
     let Some((name, _)) = super_journal(journal)? else {
         return Ok(true);
@@ -187,8 +189,7 @@ fn cut_super_journal(root: &Root, journal: &mut std::fs::File) -> io::Result<boo
     Ok(root.open_regular(&path)?.is_some())
 }
 
-/// Takes the name of a super-journal out of our copy of a rollback journal, however often it stands
-/// there.
+/// Removes every super-journal record from our copy of a rollback journal.
 fn drop_super_journal(place: &Path) -> io::Result<()> {
     let file = std::fs::File::options()
         .read(true)
@@ -206,13 +207,14 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The path of a file that SQLite keeps beside a database.
+/// Path of a file that SQLite keeps next to a database.
 pub(crate) fn with_suffix(name: &TreePath, suffix: &str) -> Result<TreePath, Error> {
     TreePath::from_bytes([name.as_bytes(), suffix.as_bytes()].concat())
         .map_err(|error| Error::Damaged(error.to_string()))
 }
 
-/// Refuses a real database beside which SQLite would open something else than its own files.
+/// Refuses a real database if a link or special file is in the place of a file that SQLite would open
+/// next to it.
 fn check_beside(path: &Path) -> Result<(), Error> {
     for suffix in BESIDE {
         let file = beside(path, suffix);
@@ -226,7 +228,7 @@ fn check_beside(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a database that SQLite itself finds damaged.
+/// Refuses a database that SQLite itself reports as damaged.
 pub(crate) fn check(path: &Path) -> Result<(), Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let verdict: String = connection
@@ -242,15 +244,15 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The content of a database taken from one file to another.
+/// A change of a database's content from one file to another.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DatabaseChange {
     #[serde(with = "crate::path_text")]
     pub(crate) location: PathBuf,
-    /// The database as it was, kept to be put back.
+    /// Copy of the database before the apply, for a rollback.
     #[serde(with = "crate::path_text")]
     saved: PathBuf,
-    /// The database as it shall be.
+    /// New content of the database.
     #[serde(with = "crate::path_text")]
     fresh: PathBuf,
     before: ContentHash,
@@ -260,8 +262,8 @@ pub(crate) struct DatabaseChange {
 }
 
 impl DatabaseChange {
-    /// Works the change out, with both contents in a folder of ours. `work` is the content as it was
-    /// captured, in a file of ours.
+    /// Plans the change, with both contents in the scratch folder. `work` is a file there with the
+    /// captured content.
     pub(crate) fn plan(
         location: &Path,
         work: &Path,
@@ -282,29 +284,29 @@ impl DatabaseChange {
         })
     }
 
-    /// Whether the real database still is what it was when it was looked at.
+    /// Whether the real database is unchanged since the plan.
     pub(crate) fn is_untouched(&self) -> Result<bool, Error> {
         Ok(digest(&self.location, &self.temporary)? == self.before)
     }
 
     pub(crate) fn forward(&self) -> Result<(), Error> {
         self.carry(self.before, &self.fresh, self.after)?;
-        fault::boundary();
+        kill_points::boundary();
         Ok(())
     }
 
-    /// Puts the old content back. `false` when someone changed the database since.
+    /// Restores the old content. `false` when another process changed the database since.
     pub(crate) fn backward(&self) -> Result<bool, Error> {
         let is_back = match self.carry(self.after, &self.saved, self.before) {
             Ok(()) => true,
             Err(Error::Raced(_)) => false,
             Err(error) => return Err(error),
         };
-        fault::boundary();
+        kill_points::boundary();
         Ok(is_back)
     }
 
-    /// Replaces the content in one transaction, provided that it is still what is expected.
+    /// Replaces the content in one transaction if it is still the expected content.
     fn carry(&self, expected: ContentHash, from: &Path, wanted: ContentHash) -> Result<(), Error> {
         let wrong = failed(&self.location);
         let watch = Watch::new(&self.location)?;
@@ -315,7 +317,7 @@ impl DatabaseChange {
         }
         let changed = || {
             Error::Raced(format!(
-                "the database `{}` was changed by someone else",
+                "the database `{}` was changed by another process",
                 self.location.display()
             ))
         };
@@ -325,8 +327,8 @@ impl DatabaseChange {
         let source = open(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let mut target = open(&self.location, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let backup = Backup::new(&source, &mut target).map_err(&wrong)?;
-        // The first page takes the write lock. Whoever wrote between the look and the lock shows
-        // in the version; from now on nobody can.
+        // Writing the first page takes the write lock. A write between the check and the lock changes
+        // the version; from now on no other process can write.
         let deadline = std::time::Instant::now() + PATIENCE;
         let mut pages = 1;
         loop {
@@ -339,7 +341,7 @@ impl DatabaseChange {
                     if watch.version()? != before {
                         return Err(changed());
                     }
-                    fault::boundary();
+                    kill_points::boundary();
                     pages = i32::MAX;
                 }
                 _ if std::time::Instant::now() > deadline => {
@@ -354,9 +356,10 @@ impl DatabaseChange {
     }
 }
 
-/// Tells whether somebody wrote to a database, also while a writer of ours locks readers out.
+/// Detects writes by other processes to a database, also while our own writer blocks readers.
 struct Watch {
-    /// Held open to the end: closing any handle of a file gives up the locks that SQLite holds on it.
+    /// Stays open to the end: closing any handle of a file releases the locks that SQLite holds on
+    /// it.
     file: std::fs::File,
     connection: Connection,
     path: PathBuf,
@@ -371,10 +374,10 @@ impl Watch {
         })
     }
 
-    /// A pair that differs after each commit of another connection.
+    /// A pair that changes with each commit of another connection.
     fn version(&self) -> Result<(u32, i64), Error> {
         use std::os::unix::fs::FileExt as _;
-        // Bytes of the file's header: how it is written, and the count of changes.
+        // Bytes of the file header: the write format, and the change counter.
         let mut header = [0; 28];
         if self.file.metadata().during("reading", &self.path)?.len() > 0 {
             self.file
@@ -382,7 +385,7 @@ impl Watch {
                 .during("reading", &self.path)?;
         }
         let [.., a, b, c, d] = header;
-        // With a log beside it the count stands still, but readers are never locked out.
+        // In WAL mode the counter does not change, but readers are never blocked.
         let has_log = header[18] == 2;
         let version = if has_log {
             self.connection
@@ -399,8 +402,8 @@ impl Watch {
 mod tests {
     use super::*;
 
-    /// A rollback journal can name another file, which SQLite reads and removes when it plays the
-    /// journal back. We do neither.
+    /// A rollback journal can name another file, which SQLite reads and deletes during playback. Our
+    /// code does neither.
     #[test]
     fn a_journal_that_names_a_foreign_file_leaves_it_alone() {
         let place = tempfile::tempdir().expect("a folder");
@@ -420,7 +423,7 @@ mod tests {
             .expect("filled");
         drop(connection);
         let size = std::fs::metadata(&database).expect("facts").len();
-        // A journal without pages, that names the file: hot, and played back at the first look.
+        // A journal without pages that names the file: it is hot and played back at the first read.
         let name = foreign.as_os_str().as_encoded_bytes();
         let number = |value: u32| value.to_be_bytes();
         let pages = u32::try_from(size / 4096).expect("few");

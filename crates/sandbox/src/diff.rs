@@ -1,20 +1,20 @@
-//! The difference as a patch that `git apply` takes.
+//! The changes as a patch that `git apply` accepts.
 
 use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileMode, FileState};
 
 use crate::apply::LONGEST_PATH;
-use crate::beneath::Root;
 use crate::capture::Change;
 use crate::error::{During as _, Error};
 use crate::git::Git;
 use crate::member::Member;
 use crate::objects::Objects;
+use crate::scoped_dir::Root;
 
-/// The patch that turns the first state of every path into the last. Binary files are in it, folders
-/// and permissions other than execution are not: a patch has no words for them. With `beneath` the
-/// paths begin with that name.
+/// The patch from the first state of every path to the last. It contains binary files, but not
+/// folders and permissions other than execution, which the format cannot express. With `beneath`,
+/// that name prefixes the paths.
 pub fn patch(
     member: &Member,
     changes: &[Change],
@@ -53,7 +53,7 @@ pub fn patch(
         "a",
         "b",
     ];
-    // Byte for byte: no conversion of line ends, and no repository around the folder has a say.
+    // Byte for byte: no line-ending conversion, and no influence of a repository around the folder.
     let git = Git::at(folder.path())
         .disarmed()?
         .set("core.autocrlf=false")
@@ -65,7 +65,7 @@ pub fn patch(
         Some(0 | 1) => {
             let mut patch = answer.stdout;
             for change in too_long {
-                // Text between two files of a patch is passed over by those who read it.
+                // Readers of a patch skip text between two files.
                 let start: String = change.path.to_string().chars().take(100).collect();
                 let line =
                     format!("# not shown, its path has more than {LONGEST_PATH} bytes: {start}…\n");
@@ -97,7 +97,7 @@ fn write(
     .during("writing", &place)
 }
 
-/// Only the bit that git knows, and always readable for the one who compares.
+/// Only the execute bit that git records, and always readable for the process that compares.
 pub(crate) fn as_git_knows(state: &FileState) -> FileMode {
     let permissions = if state.mode.is_executable() {
         0o755

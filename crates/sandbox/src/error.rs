@@ -1,32 +1,32 @@
-//! Why something with a sandbox did not work.
+//! Errors of sandbox operations.
 
 use std::path::PathBuf;
 
-use cleveragents_domain::{Code, Diagnose, TreePath};
+use cleveragents_domain::{Code, Diagnose, Hint, Placeholder, TreePath, hint, suggest};
 use serde_json::{Value, json};
 
 use crate::apply::Conflict;
 
-/// A failure of a sandbox.
+/// Failure of a sandbox operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read or written.
     #[error("{action} `{}` failed: {source}", .path.display())]
     Files {
-        /// What was being done.
+        /// Attempted operation.
         action: &'static str,
-        /// The file or folder.
+        /// Affected file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
     /// The `git` program failed.
     #[error("`git {command}` failed: {message}")]
     Git {
-        /// Its arguments.
+        /// Arguments of the command.
         command: String,
-        /// What it said.
+        /// Its error output.
         message: String,
     },
     /// The `git` program is missing or too old.
@@ -35,91 +35,93 @@ pub enum Error {
     /// A program could not be run.
     #[error(transparent)]
     Process(#[from] cleveragents_process::ProcessError),
-    /// Somebody works on the repository right now.
+    /// Another process is using the repository.
     #[error("another git command works on `{}`: `{}` exists", .repository.display(), .lock.display())]
     RepositoryBusy {
-        /// The repository.
+        /// Path of the repository.
         repository: PathBuf,
-        /// The lock that is there.
+        /// Path of the existing lock.
         lock: PathBuf,
     },
     /// This kind of resource cannot be sandboxed.
     #[error("{what} cannot be sandboxed: {reason}")]
     CannotSandbox {
-        /// The resource.
+        /// Name or path of the resource.
         what: String,
-        /// Why.
+        /// Reason of the refusal.
         reason: String,
-        /// What to do instead.
-        hint: Option<String>,
+        /// Suggested alternative.
+        hint: Option<Hint>,
     },
-    /// Files of the sandbox are gone.
+    /// Files of the sandbox are missing.
     #[error("the sandbox is damaged: {0}")]
     Damaged(String),
-    /// A look at the files was stopped; nothing was recorded.
+    /// A scan of the files was cancelled; nothing was recorded.
     #[error("recording what changed in the sandbox was interrupted")]
     Interrupted,
-    /// Content that is needed is not kept anywhere.
+    /// Required content is stored nowhere.
     #[error("the earlier content of these paths is lost: {}", list(.0))]
     ContentLost(Vec<TreePath>),
-    /// A change cannot be carried to the real resource.
+    /// A change cannot be applied to the real resource.
     #[error("{alias}: {} of the changed paths cannot be applied: {}; nothing was applied", .problems.len(), some(.problems))]
     CannotApply {
-        /// The part of the sandbox.
+        /// Alias of the sandbox member.
         alias: String,
-        /// Each path and why.
+        /// Each path with the reason.
         problems: Vec<(TreePath, String)>,
     },
-    /// The real resources changed in the same places.
+    /// The real resources changed at the same paths.
     #[error("{} of the changed paths changed outside the sandbox too: {}; nothing was applied", .0.len(), .0.iter().map(Conflict::label).collect::<Vec<_>>().join(", "))]
     Conflicts(Vec<Conflict>),
-    /// Somebody changed something while it was being applied; everything was taken back.
+    /// Another process changed something during the apply; everything was rolled back.
     #[error("{0}; nothing was applied")]
     Raced(String),
-    /// An apply failed halfway and was taken back.
-    #[error("apply failed and was taken back, everything is as before: {0}")]
-    TakenBack(String),
-    /// An apply could be neither finished nor taken back.
-    #[error("apply stopped halfway and could not be taken back: {0}")]
+    /// An apply failed halfway and was rolled back.
+    #[error("apply failed and was rolled back, nothing was changed: {0}")]
+    RolledBack(String),
+    /// An apply could be neither completed nor rolled back.
+    #[error("apply stopped halfway and could not be rolled back: {0}")]
     Stuck(String),
-    /// A database server cannot be reached, or is gone.
+    /// A database server is unreachable, or the connection was lost.
     #[error("database `{address}`: {message}")]
     Unreachable {
-        /// Its address without the password.
+        /// Address without the password.
         address: String,
-        /// What the client or the server says.
+        /// Message of the client library or the server.
         message: String,
+        /// Suggested fix, if more is known than a missing response.
+        hint: Option<Hint>,
     },
-    /// A server refuses a statement.
+    /// A server rejects a statement.
     #[error("{name}, line {line}: {message} (SQLSTATE {state}); nothing was changed")]
     Sql {
-        /// The text that holds it.
+        /// Name of the text that contains the statement.
         name: &'static str,
-        /// The line that the server means.
+        /// Line that the server reports.
         line: usize,
-        /// The server's code.
+        /// SQLSTATE code.
         state: String,
-        /// What the server says.
+        /// Message of the server.
         message: String,
-        /// What the server advises.
+        /// Hint of the server.
         hint: Option<String>,
     },
-    /// A statement cannot be part of the one transaction of a sandbox.
+    /// A statement cannot be part of the single transaction of a sandbox.
     #[error("{name}, line {line}: {reason}; nothing was changed")]
     SqlNotAdmitted {
-        /// The text that holds it.
+        /// Name of the text that contains the statement.
         name: &'static str,
-        /// Its line.
+        /// Line of the statement.
         line: usize,
-        /// Why.
+        /// Reason of the refusal.
         reason: String,
     },
-    /// A database of the user's could not be read or written.
+    /// A database of the user could not be read or written.
     #[error("database `{}`: {message}", .path.display())]
     Database {
-        /// The file.
+        /// Path of the database.
         path: PathBuf,
-        /// What SQLite says.
+        /// Message of SQLite.
         message: String,
     },
 }
@@ -132,7 +134,7 @@ fn list(paths: &[TreePath]) -> String {
         .join(", ")
 }
 
-/// The first few paths, each with its reason; `details` has them all.
+/// The first few paths, each with its reason; `details` lists all.
 fn some(problems: &[(TreePath, String)]) -> String {
     const SHOWN: usize = 10;
     let mut named: Vec<_> = problems
@@ -146,7 +148,7 @@ fn some(problems: &[(TreePath, String)]) -> String {
     named.join(", ")
 }
 
-/// Says what was being done when the system refused.
+/// Adds the attempted operation to an error of the operating system.
 pub(crate) trait During<T> {
     fn during(self, action: &'static str, path: &std::path::Path) -> Result<T, Error>;
 }
@@ -179,7 +181,7 @@ impl Diagnose for Error {
             Self::CannotApply { .. } => Code::CannotApply,
             Self::Conflicts(_) => Code::ApplyConflict,
             Self::Raced(_) => Code::ApplyRaced,
-            Self::TakenBack(_) => Code::ApplyTakenBack,
+            Self::RolledBack(_) => Code::ApplyRolledBack,
             Self::Stuck(_) => Code::ApplyStuck,
             Self::Database { .. } | Self::Unreachable { .. } => Code::ResourceDatabase,
             Self::Sql { .. } => Code::SqlFailed,
@@ -187,31 +189,48 @@ impl Diagnose for Error {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Files { source, .. } => match source.kind() {
-                std::io::ErrorKind::StorageFull => Some("free some space, then run the command again".to_owned()),
-                std::io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder".to_owned()),
+                std::io::ErrorKind::StorageFull => Some("free some space, then run the command again".into()),
+                std::io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder".into()),
                 _ => None,
             },
             Self::Process(error) => error.hint(),
-            Self::GitUnusable(_) => Some("install git 2.38 or newer".to_owned()),
-            Self::RepositoryBusy { lock, .. } => Some(format!(
+            Self::GitUnusable(_) => Some("install git 2.38 or newer".into()),
+            Self::RepositoryBusy { lock, .. } => Some(hint!(
                 "wait until it is done; if no git command runs, remove `{}`",
                 lock.display()
             )),
             Self::CannotSandbox { hint, .. } => hint.clone(),
-            Self::Damaged(_) => Some("save what you need from its folder, then run `agents sandbox discard NAME`".to_owned()),
-            Self::Interrupted => Some("the next command on the sandbox records it; `agents sandbox rollback NAME` goes back to before".to_owned()),
-            Self::ContentLost(_) => Some("the original changed while a command ran, the file is too large to be kept, or kept content was removed or damaged: choose another checkpoint, or save what you need and discard the sandbox".to_owned()),
-            Self::CannotApply { .. } => Some("take those changes back in the sandbox, then apply again".to_owned()),
-            Self::Conflicts(_) => Some("settle your own changes (commit, stash or undo them) or take the sandbox's back, then apply again".to_owned()),
-            Self::Raced(_) => Some("apply again".to_owned()),
-            Self::TakenBack(_) => Some("remove the cause, then apply again".to_owned()),
-            Self::Stuck(_) => Some("remove the cause, then run any `agents sandbox` command: it tries again; nothing is thrown away".to_owned()),
-            Self::Unreachable { .. } => Some("check that the server runs and takes this user and password; the address is that of the resource, see `agents resource show RESOURCE`".to_owned()),
-            Self::Sql { hint, .. } => Some(hint.clone().unwrap_or_else(|| "correct the statement, then run the command again; `agents sandbox query` tries statements and keeps nothing".to_owned())),
-            Self::SqlNotAdmitted { .. } => Some("take the statement out: all of the SQL runs in one transaction, which the program begins and commits".to_owned()),
+            Self::Damaged(_) => Some(hint!(
+                "save what you need from its folder, then run {}",
+                suggest::sandbox_discard(Placeholder("NAME"))
+            )),
+            Self::Interrupted => Some(hint!(
+                "the next command on the sandbox records them; {} rolls them back",
+                suggest::sandbox_rollback(Placeholder("NAME"))
+            )),
+            Self::ContentLost(_) => Some("the original changed while a command ran, the file is too large to be stored, or stored content was removed or damaged: choose another checkpoint, or save what you need and discard the sandbox".into()),
+            Self::CannotApply { .. } => Some("undo those changes in the sandbox, then apply again".into()),
+            Self::Conflicts(_) => Some("commit, stash or undo your own changes, or undo those of the sandbox, then apply again".into()),
+            Self::Raced(_) => Some("apply again".into()),
+            Self::RolledBack(_) => Some("remove the cause, then apply again".into()),
+            Self::Stuck(_) => Some(hint!(
+                "remove the cause, then run any {} command: it retries the apply; no changes are lost",
+                suggest::sandbox()
+            )),
+            Self::Unreachable { hint: Some(known), .. } => Some(known.clone()),
+            Self::Unreachable { .. } => Some(hint!(
+                "check that the server runs and accepts this user and password; {} shows the address of the resource",
+                suggest::resource_show(Placeholder("RESOURCE"))
+            )),
+            Self::Sql { hint: Some(advice), .. } => Some(advice.into()),
+            Self::Sql { .. } => Some(hint!(
+                "correct the statement, then run the command again; {} runs statements without storing their changes",
+                suggest::sandbox_query()
+            )),
+            Self::SqlNotAdmitted { .. } => Some("remove the statement: all of the SQL runs in one transaction, which the program starts and commits".into()),
             Self::Git { .. } | Self::Database { .. } => None,
         }
     }

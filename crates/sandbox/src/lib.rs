@@ -1,49 +1,54 @@
-//! Copies of resources in which agents do what they like: what changed is found by looking, can be
-//! taken back exactly, and reaches the real resources wholly or not at all.
+//! Copies of resources in which agents work without restriction. Changes are detected by comparing the
+//! copy, can be undone exactly, and are applied to the real resources atomically.
 //!
-//! [`Folders::create_member`] makes a copy, [`Member::capture`] finds changes, [`Member::restore`]
-//! goes back, [`apply::plan`] and [`apply::ApplyPlan::carry_out`] carry the result to the user. Nothing
-//! here knows a database of the program's: `cleveragents-application` records what happens.
+//! [`Folders::create_member`] creates a copy, [`Member::capture`] finds changes, [`Member::restore`]
+//! returns to an earlier state, [`apply::plan`] and [`apply::ApplyPlan::execute`] apply the result.
+//! This crate does not access the program's database: `cleveragents-application` records what happens.
 
 pub mod apply;
-mod beneath;
 mod by_products;
+mod caches;
 mod capture;
 mod copy;
 mod database;
 mod diff;
 mod error;
-mod fault;
 mod git;
+mod kill_points;
 mod manifest;
 mod member;
 mod objects;
+mod own_temporary;
 mod path_text;
 mod readable;
 mod regular;
 mod restore;
 mod scan;
+mod scoped_dir;
 mod server;
 mod state;
 mod stop;
 
-pub use beneath::{Existing, Root, Stat, is_own_temporary};
 pub use by_products::is_by_product;
+pub use caches::{CacheUsage, ProjectCaches, UNUSED_CACHES, folder_bytes};
 pub use capture::Change;
 pub use diff::patch;
 pub use error::Error;
-pub use git::{Answer as GitAnswer, Git, GitBase, Landing, Streamed as GitStreamed};
+pub use git::{Git, GitBase, GitOutput, Landing, StreamedOutput};
 pub use member::{Base, Capture, Folders, Member, Source};
 pub use objects::LARGEST_KEPT;
+pub use own_temporary::is_own_temporary;
 pub use regular::{Links, read_regular};
-pub use server::{Answer, Connection, SCRIPT, Servers, StatementRun};
+pub use scoped_dir::{Existing, Root, Stat};
+pub use server::{Connection, QueryResult, SCRIPT, Servers, StatementRun};
 pub use stop::Stop;
 
-/// Removes a folder and all it holds, also where its folders may not be written; nothing there is fine.
+/// Removes a folder with its content, even if its folders are not writable. Succeeds if the folder does
+/// not exist.
 pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        // Folders that may not be written, or nested deeper than files can be open at once.
+        // Folders that are not writable, or nested deeper than the limit of open files.
         Err(error) => {
             if !std::fs::symlink_metadata(folder)?.is_dir() {
                 return Err(error);

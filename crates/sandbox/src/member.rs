@@ -1,4 +1,4 @@
-//! [`Member`]: one resource in a sandbox, its copy and what is known of it.
+//! [`Member`]: one resource in a sandbox, its copy and its recorded state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -8,43 +8,45 @@ use std::path::{Path, PathBuf};
 use cleveragents_domain::{FileState, TreePath};
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::Root;
-use crate::capture::{BaseContent, Captured, Change, capture, capture_paths, write_first_manifest};
+use crate::capture::{
+    BaseContent, CaptureResult, Change, capture, capture_paths, write_first_manifest,
+};
 use crate::copy::{Original, copy_tree, split_file};
 use crate::database;
 use crate::error::{During as _, Error};
 use crate::git::{
-    CommittedContent, GitBase, create_worktree, is_read_by_git, open_checkout, remove_worktree,
-    write_link, write_list,
+    CommittedContent, GitBase, create_worktree, included_edits, is_read_by_git, open_checkout,
+    remove_worktree, unstage_edits, write_link, write_list,
 };
-use crate::manifest::{Known, Manifest, write_original};
+use crate::manifest::{Manifest, PathRecord, write_original};
 use crate::objects::Objects;
 use crate::readable::open_own;
 use crate::restore::{restore, wanted};
 use crate::scan::Extent;
+use crate::scoped_dir::Root;
 use crate::server::SCRIPT;
 use crate::stop::Stop;
 
-/// What the copy started from.
+/// Starting point of the copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Base {
     /// A commit of a git repository.
     Git(GitBase),
-    /// A directory as it was.
+    /// State of a directory.
     Directory,
-    /// A single file as it was.
+    /// State of a single file.
     File,
     /// The content of an SQLite database.
     Sqlite {
-        /// Its name.
+        /// Hash of the content.
         digest: String,
     },
-    /// A PostgreSQL database. It is not copied: the part holds a script for it.
+    /// A PostgreSQL database. It is not copied: the member contains a script for it.
     Postgres,
 }
 
-/// What kind of thing a resource is, for making its copy.
+/// Kind of a resource, which determines how it is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The root of a git repository.
@@ -62,19 +64,19 @@ pub enum Source {
 /// One resource in a sandbox.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// What it is called in the sandbox.
+    /// Name in the sandbox.
     pub alias: String,
-    /// The real one; of a database on a server the address, without the password.
+    /// Location of the real resource; for a database on a server its address without the password.
     pub location: PathBuf,
-    /// Whether its changes may never be applied.
+    /// Whether its changes can never be applied.
     pub is_read_only: bool,
-    /// What the copy started from.
+    /// Starting point of the copy.
     pub base: Base,
-    /// The copy: the folder in which work is done.
+    /// Folder of the copy, in which work is done.
     pub root: PathBuf,
-    /// What is known of it.
+    /// Folder of its recorded state.
     state: PathBuf,
-    /// The repository of a worktree. Written by git commands in it, so never trusted.
+    /// The repository of a worktree. Git commands in the sandbox write it, so it is never trusted.
     notes: PathBuf,
     objects: PathBuf,
     temporary: PathBuf,
@@ -83,32 +85,38 @@ pub struct Member {
 /// The folders of one sandbox.
 #[derive(Debug, Clone)]
 pub struct Folders {
-    /// The folder that holds the others.
+    /// The folder that contains the others.
     pub whole: PathBuf,
 }
 
 impl Folders {
-    /// Where work is done.
-    pub fn work(&self) -> PathBuf {
+    /// Folder of the copies, in which work is done.
+    pub fn work_dir(&self) -> PathBuf {
         self.whole.join("work")
     }
 
-    /// Manifests, kept content and journals. What runs in the sandbox cannot write here.
+    /// Manifests, stored content and journals. Commands in the sandbox cannot write here.
     pub fn state(&self) -> PathBuf {
         self.whole.join("state")
     }
 
-    /// Temporary files of what runs in the sandbox.
+    /// Temporary files of commands in the sandbox.
     pub fn temporary(&self) -> PathBuf {
         self.whole.join("tmp")
     }
 
-    /// The home folder of what runs in the sandbox. It is made when it is first needed.
+    /// Home folder of commands in the sandbox, created at first use.
     pub fn home(&self) -> PathBuf {
         self.whole.join("home")
     }
 
-    /// The content of the sandbox's history.
+    /// The folder for the package caches of all projects, next to the folder of the sandboxes.
+    pub fn caches(&self) -> PathBuf {
+        let sandboxes = self.whole.parent().unwrap_or(&self.whole);
+        sandboxes.with_file_name("caches")
+    }
+
+    /// Content of the sandbox's history.
     pub fn objects(&self) -> PathBuf {
         self.state().join("objects")
     }
@@ -121,12 +129,12 @@ impl Folders {
         self.state().join("scratch")
     }
 
-    /// Makes them all.
+    /// Creates all folders.
     pub fn create(&self) -> Result<(), Error> {
         use std::os::unix::fs::DirBuilderExt as _;
         for folder in [
             &self.whole,
-            &self.work(),
+            &self.work_dir(),
             &self.state(),
             &self.temporary(),
             &self.notes(),
@@ -142,14 +150,14 @@ impl Folders {
         Ok(())
     }
 
-    /// One part of the sandbox.
+    /// One member of the sandbox.
     pub fn member(&self, alias: &str, location: &Path, is_read_only: bool, base: Base) -> Member {
         Member {
             alias: alias.to_owned(),
             location: location.to_owned(),
             is_read_only,
             base,
-            root: self.work().join(alias),
+            root: self.work_dir().join(alias),
             state: self.state().join("parts").join(alias),
             notes: self.notes().join(alias),
             objects: self.objects(),
@@ -157,7 +165,7 @@ impl Folders {
         }
     }
 
-    /// Makes the copy of a resource.
+    /// Creates the copy of a resource.
     pub fn create_member(
         &self,
         id: &str,
@@ -187,7 +195,7 @@ impl Member {
         self.state.join("original")
     }
 
-    /// The index git made for the worktree.
+    /// The index that git wrote for the worktree.
     fn base_index(&self) -> PathBuf {
         self.state.join("base.index")
     }
@@ -202,7 +210,7 @@ impl Member {
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", place.display())))
     }
 
-    /// The folder in which work is done. What is written through it appears there whole or not.
+    /// The folder in which work is done. Writes through it are atomic.
     pub fn work_root(&self) -> Result<Root, Error> {
         open_own(&self.root)
             .and_then(|root| root.with_scratch(&self.temporary))
@@ -218,7 +226,9 @@ impl Member {
             Base::Git(_) | Base::Directory => &self.location,
             Base::Postgres => {
                 let place = self.location.display();
-                return Err(Error::Damaged(format!("`{place}` is no folder of files")));
+                return Err(Error::Damaged(format!(
+                    "`{place}` is not a folder of files"
+                )));
             }
         };
         Root::open(folder).map_err(|error| match error.kind() {
@@ -260,7 +270,7 @@ impl Member {
         TreePath::from_bytes(self.file_name()).map_err(|error| Error::Damaged(error.to_string()))
     }
 
-    /// Brings what is in a log beside the database into its file, so that the file is whole.
+    /// Merges the log next to the database into its file, so that the file is complete.
     fn fold_database(&self, root: &Root) -> Result<(), Error> {
         let name = self.file_path()?;
         let Some(mut folded) = database::fold(root, &name, &self.temporary)? else {
@@ -271,14 +281,14 @@ impl Member {
         let Some((mode, stat)) = found.and_then(|stat| Some((stat.mode?, stat))) else {
             return Ok(());
         };
-        // In this order: a log that is read again with the whole file changes nothing.
+        // In this order: replaying a log on the complete file changes nothing.
         root.write_file(&name, mode, &mut folded.file)
             .and_then(|()| crate::copy::keep_owner(&root.parent(&name)?, name.name(), &stat))
             .during("writing", &place)?;
         self.remove_beside(root)
     }
 
-    /// Removes what SQLite keeps beside the database, whatever was made of it.
+    /// Removes the files that SQLite keeps next to the database, of whatever kind they are.
     fn remove_beside(&self, root: &Root) -> Result<(), Error> {
         let name = self.file_path()?;
         for suffix in database::BESIDE {
@@ -292,12 +302,15 @@ impl Member {
     fn create_git(&self, id: &str) -> Result<Base, Error> {
         let checkout = open_checkout(&self.location)?;
         checkout.check_readable()?;
-        let base = checkout.head()?;
+        let base = checkout.snapshot(checkout.head()?, &self.temporary)?;
         create_worktree(&checkout, &base, &self.root, &self.notes, id, &self.alias)?;
         let index = self.notes.join("index");
         std::fs::copy(&index, self.base_index()).during("copying", &index)?;
         write_list(&self.base_index(), checkout.object_name_length())
             .during("reading", &self.base_index())?;
+        if base.snapshot.is_some() {
+            unstage_edits(&self.root)?;
+        }
         let git = Self {
             base: Base::Git(base.clone()),
             ..self.clone()
@@ -313,7 +326,8 @@ impl Member {
         let unsettled = write_original(&self.original_place(), &copied)
             .during("writing", &self.original_place())?;
         self.remember_first()?;
-        // The original shows no further change of what changed just before it was copied.
+        // For paths that changed just before the copy, the original's times may not show a further
+        // change.
         if !unsettled.is_empty() {
             let mut manifest = self.load_manifest()?;
             self.keep_pristine(&mut manifest, Some(&unsettled), &mut self.open_objects()?)?;
@@ -358,14 +372,14 @@ impl Member {
         self.remember_file(Base::Postgres)
     }
 
-    /// Remembers the single file that a part consists of, with its content.
+    /// Records the single file of a member, with its content.
     fn remember_file(&self, base: Base) -> Result<Base, Error> {
         let file = Self {
             base: base.clone(),
             ..self.clone()
         };
         file.remember_first()?;
-        // Few enough to keep at once.
+        // Few enough to store immediately.
         let mut objects = self.open_objects()?;
         let mut manifest = file.load_manifest()?;
         file.keep_pristine(&mut manifest, None, &mut objects)?;
@@ -377,19 +391,16 @@ impl Member {
             .during("walking", &self.root)
     }
 
-    /// Keeps first content that the original can no longer give. To be called before anything may
+    /// Stores original content that the original no longer has. Must be called before anything can
     /// change the copy.
     pub fn protect(&self) -> Result<(), Error> {
         if self.base != Base::Directory {
             return Ok(());
         }
-        let place = self.original_place();
-        let first = Manifest::load(&place)
-            .map_err(|error| Error::Damaged(format!("`{}`: {error}", place.display())))?;
         let real = self.real_root()?;
         let original = Original {
             root: &real,
-            manifest: &first,
+            manifest: &self.original_place(),
         };
         let changed = original.changed(self.extent())?;
         if changed.is_empty() {
@@ -400,7 +411,7 @@ impl Member {
         self.keep_pristine(&mut manifest, Some(&changed), &mut objects)
     }
 
-    /// Keeps the content of paths that nobody changed in the copy yet.
+    /// Stores the content of paths that are still unchanged in the copy.
     fn keep_pristine(
         &self,
         manifest: &mut Manifest,
@@ -431,7 +442,7 @@ impl Member {
             if let Some((state, stat)) = found
                 && known.is_unchanged(&stat)
             {
-                let kept = Known::seen(&stat, state.mode, Some(state.hash), moment);
+                let kept = PathRecord::seen(&stat, state.mode, Some(state.hash), moment);
                 manifest.learn(path, Some(kept));
             }
         }
@@ -441,18 +452,18 @@ impl Member {
             .during("writing", &self.manifest_place())
     }
 
-    /// How many entries of the history the manifest knows.
+    /// Number of history entries that the manifest includes.
     pub fn known_position(&self) -> Result<u64, Error> {
         let place = self.manifest_place();
         Manifest::position_at(&place)
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", place.display())))
     }
 
-    /// Finds every change since the manifest. `recent` are the entries of the history that it does
-    /// not know yet. `stop` may end it; then nothing is known of what changed.
+    /// Finds every change since the manifest. `recent` are the history entries that the manifest does
+    /// not include yet. `stop` may cancel the scan; then nothing is recorded.
     pub fn capture(&self, recent: &[Change], stop: &Stop) -> Result<Capture, Error> {
         let found = self.look(recent, stop);
-        // What fails because it was interrupted is no fault of a file.
+        // A failure caused by the cancellation is no fault of a file.
         found.map_err(|error| match error {
             Error::Files { .. } if stop.is_due() => Error::Interrupted,
             other => other,
@@ -468,14 +479,14 @@ impl Member {
         for change in recent {
             let fact = change
                 .after
-                .map(|state| Known::recorded(state.mode, state.size, state.hash));
+                .map(|state| PathRecord::recorded(state.mode, state.size, state.hash));
             manifest.learn(change.path.clone(), fact);
         }
         let mut objects = self.open_objects()?.stopping(stop);
         let first = First(self);
         let captured = capture(&root, self.extent(), manifest, &first, &mut objects, stop)?;
         if let Base::Git(_) = self.base {
-            // Git opens such a file without a look at what it is, and a pipe would hold it up for ever.
+            // Git opens such a file without checking its kind, and a pipe would block it forever.
             for path in captured
                 .special
                 .iter()
@@ -492,8 +503,8 @@ impl Member {
         })
     }
 
-    /// Finds the changes of single paths, at a cost that does not grow with the tree. The folders on
-    /// the way belong to a path: without them it could be neither taken back nor restored.
+    /// Finds the changes of single paths, at a cost that does not grow with the tree. The parent
+    /// folders of a path are included: without them it could be neither undone nor restored.
     pub fn capture_paths(
         &self,
         paths: &[TreePath],
@@ -508,7 +519,7 @@ impl Member {
             let what = match last {
                 Some(change) => change
                     .after
-                    .map(|state| Known::recorded(state.mode, state.size, state.hash)),
+                    .map(|state| PathRecord::recorded(state.mode, state.size, state.hash)),
                 None => saved,
             };
             (path, what)
@@ -518,7 +529,7 @@ impl Member {
         capture_paths(&root, known, &First(self), &mut objects)
     }
 
-    /// Remembers what a capture found, once the history holds it up to a position.
+    /// Records the result of a capture, once the history includes it up to a position.
     pub fn remember(&self, capture: Capture, position: u64) -> Result<(), Error> {
         let mut manifest = capture.captured.manifest;
         if !capture.captured.is_news && manifest.position == position {
@@ -530,7 +541,7 @@ impl Member {
             .during("writing", &self.manifest_place())
     }
 
-    /// Whether paths can be brought to earlier states; touches nothing.
+    /// Checks whether paths can be restored to earlier states; changes nothing.
     pub fn check_restore(
         &self,
         targets: &BTreeMap<TreePath, Option<FileState>>,
@@ -539,7 +550,7 @@ impl Member {
         Ok(())
     }
 
-    /// Brings paths to earlier states and says what changed.
+    /// Restores paths to earlier states and returns the changes.
     pub fn restore(
         &self,
         targets: &BTreeMap<TreePath, Option<FileState>>,
@@ -551,10 +562,10 @@ impl Member {
         restore(&self.work_root()?, targets, &self.open_objects()?)
     }
 
-    /// Remembers paths that were just restored, once the history holds that up to a position. Their
-    /// description is taken later, when the clock has moved on.
+    /// Records paths that were just restored, once the history includes that up to a position. Their
+    /// metadata is read later, after the file clock has advanced.
     pub fn remember_restored(&self, changes: &[Change], position: u64) -> Result<(), Error> {
-        let fact = |state: FileState| Known::recorded(state.mode, state.size, state.hash);
+        let fact = |state: FileState| PathRecord::recorded(state.mode, state.size, state.hash);
         let learned = changes
             .iter()
             .map(|change| (change.path.clone(), change.after.map(fact)))
@@ -576,8 +587,8 @@ impl Member {
         }
     }
 
-    /// Makes the copy ready for git commands in it and gives the folder that they write to besides.
-    /// `None` for what is no worktree, or has lost its repository.
+    /// Prepares the copy for git commands in it and returns the additional folder that they write to.
+    /// `None` for members that are no worktree, or have lost their repository.
     pub fn prepare_git(&self) -> Result<Option<&Path>, Error> {
         let Base::Git(_) = self.base else {
             return Ok(None);
@@ -589,8 +600,8 @@ impl Member {
         Ok(Some(&self.notes))
     }
 
-    /// What git in the sandbox has to read outside of it: the objects of the user's repository, and its
-    /// configuration unless that contains a secret.
+    /// Files outside the sandbox that git in it must read: the objects of the user's repository, and
+    /// its configuration unless that contains a secret.
     pub fn borrowed(&self) -> Vec<PathBuf> {
         match self.base {
             Base::Git(_) => {
@@ -602,8 +613,8 @@ impl Member {
         }
     }
 
-    /// Git for the part's own repository: disarmed, held to that repository whatever was written into
-    /// its files, and unable to write outside the part. `None` for parts that are none.
+    /// Git for the member's own repository: disarmed, restricted to that repository whatever its files
+    /// contain, and unable to write outside the member. `None` for members that are no repository.
     pub fn git(&self) -> Result<Option<crate::Git>, Error> {
         let Some(notes) = self.prepare_git()? else {
             return Ok(None);
@@ -617,24 +628,14 @@ impl Member {
         Ok(Some(git))
     }
 
-    /// How many paths of the user's checkout are changed and not committed, so not in the copy.
-    pub fn uncommitted(&self) -> Result<usize, Error> {
-        let Base::Git(_) = self.base else {
-            return Ok(0);
-        };
-        let checkout = open_checkout(&self.location)?;
-        if checkout.is_bare {
-            return Ok(0);
+    /// Paths with uncommitted edits of the user that the copy started with.
+    pub fn included_edits(&self) -> Result<Vec<TreePath>, Error> {
+        match &self.base {
+            Base::Git(base) if base.snapshot.is_some() => {
+                included_edits(&open_checkout(&self.location)?.git, base)
+            }
+            _ => Ok(Vec::new()),
         }
-        checkout.check_readable()?;
-        let told = checkout.git.run(&[
-            "status",
-            "--porcelain",
-            "-z",
-            "--no-renames",
-            "--ignore-submodules=all",
-        ])?;
-        Ok(crate::git::records(&told).count())
     }
 
     /// Removes the copy and every trace of it in the user's repository.
@@ -644,7 +645,7 @@ impl Member {
         {
             match open_checkout(&self.location) {
                 Ok(checkout) => return remove_worktree(&checkout, &self.root, id, &self.alias),
-                // The repository is gone, and the name that kept the commit with it.
+                // The repository is gone, and with it the reference that kept the commit.
                 Err(Error::CannotSandbox { .. } | Error::Damaged(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -652,7 +653,7 @@ impl Member {
         crate::remove_folder(&self.root).during("removing", &self.root)
     }
 
-    /// What an apply that stopped halfway has left beside the real files.
+    /// Staging folder that an interrupted apply left next to the real files.
     pub fn left_staged(&self, id: &str) -> Option<PathBuf> {
         let folder = match self.base {
             Base::File | Base::Sqlite { .. } => self.location.parent()?,
@@ -664,7 +665,7 @@ impl Member {
     }
 }
 
-/// Paths with every folder that they lie in.
+/// Paths with all their parent folders.
 fn with_folders(paths: &[TreePath]) -> BTreeSet<TreePath> {
     let mut all = BTreeSet::new();
     for path in paths {
@@ -677,23 +678,23 @@ fn with_folders(paths: &[TreePath]) -> BTreeSet<TreePath> {
     all
 }
 
-/// What a capture found.
+/// Result of a capture.
 #[derive(Debug)]
 pub struct Capture {
-    /// The changes, path by path.
+    /// One change per path.
     pub changes: Vec<Change>,
     /// Devices, sockets and pipes, which are not captured.
     pub special: Vec<TreePath>,
-    captured: Captured,
+    captured: CaptureResult,
 }
 
-/// The place where the first content of a copy comes from, opened when it is needed.
+/// Source of the original content of a copy, opened when needed.
 struct First<'a>(&'a Member);
 
 impl BaseContent for First<'_> {
     fn keep(
         &self,
-        paths: &[(TreePath, Known)],
+        paths: &[(TreePath, PathRecord)],
         objects: &mut Objects,
     ) -> Result<Vec<Option<FileState>>, Error> {
         let member = self.0;
@@ -705,15 +706,12 @@ impl BaseContent for First<'_> {
                 temporary: &member.temporary,
             }
             .keep(paths, objects),
-            Base::Directory => {
-                let place = member.original_place();
-                Original {
-                    root: &member.real_root()?,
-                    manifest: &Manifest::load(&place).during("reading", &place)?,
-                }
-                .keep(paths, objects)
+            Base::Directory => Original {
+                root: &member.real_root()?,
+                manifest: &member.original_place(),
             }
-            // Kept at once when the copy was made.
+            .keep(paths, objects),
+            // Stored when the copy was created.
             Base::File | Base::Sqlite { .. } | Base::Postgres => Ok(vec![None; paths.len()]),
         }
     }

@@ -1,4 +1,5 @@
-//! Absolute paths as text that any path survives, for journals (`#[serde(with = "crate::path_text")]`).
+//! Absolute paths as text that is lossless for any path, for journals (`#[serde(with =
+//! "crate::path_text")]`).
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;

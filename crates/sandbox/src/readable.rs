@@ -1,8 +1,8 @@
-//! Letting ourselves read what a command in a sandbox made unreadable even for its owner.
+//! Read access to paths that a command in a sandbox made unreadable even for their owner.
 //!
-//! What cannot be read can be neither recorded nor taken back, and the sandbox would be stuck. So in
-//! our own copies, never in the user's files, the owner gets back the right to read. Root reads
-//! everything anyway, so nothing changes for it.
+//! Unreadable paths can be neither recorded nor restored, which would block the sandbox. So in the
+//! program's own copies, never in the user's files, the owner gets read permission back. Root can
+//! read everything anyway, so nothing changes for it.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,9 +10,9 @@ use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileMode, TreePath};
 
-use crate::beneath::Root;
+use crate::scoped_dir::Root;
 
-/// What the owner needs to read a folder or a file.
+/// Permissions that the owner needs to read a folder or a file.
 const fn needed(kind: FileKind) -> u32 {
     match kind {
         FileKind::Directory => 0o500,
@@ -21,7 +21,7 @@ const fn needed(kind: FileKind) -> u32 {
     }
 }
 
-/// Opens the folder of a copy of ours.
+/// Opens the folder of one of the program's own copies.
 pub(crate) fn open_own(path: &Path) -> io::Result<Root> {
     let opened = match Root::open(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -35,8 +35,8 @@ pub(crate) fn open_own(path: &Path) -> io::Result<Root> {
     opened.map(Root::into_own)
 }
 
-/// Does something with a path beneath a root; where that is not allowed in a copy of ours, it is
-/// allowed and done again.
+/// Runs an operation on a path beneath a root; in the program's own copies, adds missing permissions
+/// and tries again.
 pub(crate) fn reading<T>(
     root: &Root,
     path: Option<&TreePath>,
@@ -54,7 +54,7 @@ pub(crate) fn reading<T>(
     }
 }
 
-/// Gives the owner the right to read a path, the root for `None`, and the folders on the way;
+/// Gives the owner read permission on a path (the root for `None`) and its parent folders. Returns
 /// whether any lacked it.
 fn allow(root: &Root, path: Option<&TreePath>) -> io::Result<bool> {
     let Some(path) = path else {
@@ -73,7 +73,7 @@ fn allow(root: &Root, path: Option<&TreePath>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The permissions with what the owner needs, where that is missing.
+/// The permissions extended by those the owner needs; `None` if none is missing.
 fn wider(mode: FileMode) -> Option<FileMode> {
     let wider = mode.permissions() | needed(mode.kind());
     (wider != mode.permissions()).then(|| FileMode::new(mode.kind(), wider))
@@ -91,7 +91,7 @@ mod tests {
     use crate::scan::{Extent, scan};
     use crate::state::read_state;
 
-    /// Runs something in a thread that obeys permissions as an ordinary user must, root or not.
+    /// Runs something in a thread that obeys permissions like an ordinary user, even for root.
     fn as_ordinary_user(action: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
@@ -118,7 +118,7 @@ mod tests {
         std::fs::set_permissions(place, permissions).expect("permissions");
     }
 
-    /// A folder with a folder and a file in it that nobody may read.
+    /// A folder with an unreadable folder and file in it.
     fn shut() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         let inner = folder.path().join("shut");
@@ -129,7 +129,7 @@ mod tests {
         folder
     }
 
-    /// So that an ordinary user can remove it again.
+    /// Restores permissions, so that an ordinary user can remove the folder.
     fn reopen(folder: &tempfile::TempDir) {
         set_mode(folder.path(), 0o700);
         set_mode(&folder.path().join("shut"), 0o700);

@@ -1,6 +1,6 @@
-//! Reading files that the program looks up by itself: configuration, prompts, rules about ignored
-//! files. Somebody else may have written them, as in a cloned repository, so only regular files of a
-//! limited size are read: a device would never end, and a pipe would wait for ever.
+//! Reading of files that the program looks up by itself: configuration, prompts, ignore rules. They
+//! may come from others, as in a cloned repository, so only regular files of a limited size are read:
+//! a device would never end, and a pipe would block forever.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -8,17 +8,17 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// What is done with a symbolic link in the place of the file.
+/// Treatment of a symbolic link in the place of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// It is an error. For files of a repository: a link could lead to any file of the user's.
+    /// An error. For files of a repository, in which a link could lead to any file of the user.
     Refuse,
-    /// The file that it leads to is read. For files that the user keeps in their own folders.
+    /// Read the target. For files in the user's own folders.
     Follow,
 }
 
-/// Reads a regular file of at most `limit` bytes. `None` when nothing is there. What is there and may
-/// not be read this way is an error of kind [`io::ErrorKind::InvalidInput`].
+/// Reads a regular file of at most `limit` bytes. `None` when it does not exist. A path that must not
+/// be read this way is an error of kind [`io::ErrorKind::InvalidInput`].
 pub fn read_regular(path: &Path, links: Links, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
     let found = match links {
@@ -53,7 +53,7 @@ pub fn read_regular(path: &Path, links: Links, limit: u64) -> io::Result<Option<
         .read(true)
         .custom_flags(flags)
         .open(path)?;
-    // Something else may have taken its place since the look.
+    // The file may have been replaced since the check.
     if !file.metadata()?.is_file() {
         return Err(special());
     }

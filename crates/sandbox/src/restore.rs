@@ -1,26 +1,26 @@
-//! Putting paths of a sandbox back to states of its history, exactly.
+//! Restores paths of a sandbox to states of its history, exactly.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use cleveragents_domain::{FileKind, FileMode, FileState, TreePath};
 
-use crate::beneath::Root;
 use crate::capture::Change;
 use crate::error::{During as _, Error};
-use crate::fault;
+use crate::kill_points;
 use crate::objects::Objects;
+use crate::scoped_dir::Root;
 use crate::state::read_own_state;
 
-/// Brings every path to the state asked for and says what changed. Nothing is touched unless all
-/// the content that is needed is there.
+/// Restores every path to the requested state and returns the changes. Changes nothing unless all
+/// required content is available.
 pub(crate) fn restore(
     root: &Root,
     targets: &BTreeMap<TreePath, Option<FileState>>,
     objects: &Objects,
 ) -> Result<Vec<Change>, Error> {
     let changes = wanted(root, targets, objects)?;
-    let mut loosened = Loosened {
+    let mut loosened = WritableFolders {
         root,
         top: None,
         folders: Vec::new(),
@@ -28,11 +28,11 @@ pub(crate) fn restore(
     for change in changes.iter().rev() {
         loosened.parent_of(&change.path)?;
         remove(root, change).during("removing", &root.path().join(change.path.as_path()))?;
-        fault::boundary();
+        kill_points::boundary();
     }
     for change in &changes {
         place(root, change, objects).during("writing", &root.path().join(change.path.as_path()))?;
-        fault::boundary();
+        kill_points::boundary();
     }
     loosened.tighten()?;
     for change in changes.iter().rev() {
@@ -49,7 +49,7 @@ pub(crate) fn restore(
     Ok(changes)
 }
 
-/// What restoring would change. Fails when content that is needed is lost or damaged.
+/// Changes that a restore would make. Fails when required content is lost or damaged.
 pub(crate) fn wanted(
     root: &Root,
     targets: &BTreeMap<TreePath, Option<FileState>>,
@@ -101,7 +101,7 @@ fn remove(root: &Root, change: &Change) -> io::Result<()> {
     }
     match before.kind() {
         FileKind::Directory => match root.remove_folder(&change.path) {
-            // What no state holds goes with the folder it was made in.
+            // Content that no state contains is removed with its folder.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 root.remove_special(&change.path)?;
                 root.remove_folder(&change.path)
@@ -133,15 +133,15 @@ fn place(root: &Root, change: &Change, objects: &Objects) -> io::Result<()> {
     }
 }
 
-/// Folders that were made writable for a while.
-struct Loosened<'a> {
+/// Folders that are temporarily writable.
+struct WritableFolders<'a> {
     root: &'a Root,
-    /// What the top had.
+    /// Original mode of the root.
     top: Option<FileMode>,
     folders: Vec<(TreePath, FileMode)>,
 }
 
-impl Loosened<'_> {
+impl WritableFolders<'_> {
     fn parent_of(&mut self, path: &TreePath) -> Result<(), Error> {
         let Some(parent) = path.parent() else {
             return self.top();
@@ -165,7 +165,7 @@ impl Loosened<'_> {
         Ok(())
     }
 
-    /// The same for the top, whose permissions no state holds.
+    /// The same for the root, whose permissions no state contains.
     fn top(&mut self) -> Result<(), Error> {
         let mode = self
             .root
@@ -191,7 +191,7 @@ impl Loosened<'_> {
                 .during("reading", &place)?
                 .and_then(|stat| stat.mode)
                 .is_some_and(|mode| mode.kind() == FileKind::Directory);
-            // A file or link that took its place has permissions of its own.
+            // A file or link that replaced it has its own permissions.
             if is_folder {
                 self.root
                     .set_mode(path, *mode)
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-    /// Whatever took the place of a file or folder, restoring puts the recorded state there.
+    /// A restore puts the recorded state in place of anything that replaced a file or folder.
     #[test]
     fn a_pipe_in_the_place_of_a_file_or_folder_is_replaced() {
         let place = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A walk over a whole tree: every path and what the system says of it, without reading content.
+//! Scan of a whole tree: every path with its metadata, without reading content.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -12,23 +12,23 @@ use cleveragents_domain::{FileKind, TreePath};
 use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
-use crate::beneath::{Root, Stat, stat_of};
 use crate::readable::reading;
+use crate::scoped_dir::{Root, Stat, stat_of};
 use crate::stop::Stop;
 
-/// What a walk found.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// Files, links and folders.
     pub(crate) entries: HashMap<TreePath, Stat>,
 }
 
-/// Which part of a folder is the tree.
+/// The part of a folder that forms the tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent<'a> {
-    /// Only this name at the top; everything when not given.
+    /// Only this name in the root; all names when `None`.
     pub(crate) only: Option<&'a [u8]>,
-    /// Not this name at the top.
+    /// Excludes this name in the root.
     pub(crate) without: Option<&'a [u8]>,
 }
 
@@ -39,12 +39,12 @@ impl Extent<'_> {
     }
 }
 
-/// The names in one folder, each with what the system says of it.
+/// The names in one folder, each with its metadata.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// All names one after the other.
+    /// All names, concatenated.
     bytes: Vec<u8>,
-    /// Where each ends, in the order the system gave them.
+    /// Range of each name in `bytes`, in the order in which the system returned them.
     entries: Vec<(usize, usize, Stat)>,
 }
 
@@ -60,7 +60,7 @@ impl Names {
         self.entries.push((from, self.bytes.len(), stat));
     }
 
-    /// In the order of the names.
+    /// Entries sorted by name.
     pub(crate) fn sorted(&mut self) -> impl Iterator<Item = (&[u8], &Stat)> {
         let bytes = &self.bytes;
         self.entries
@@ -71,10 +71,10 @@ impl Names {
     }
 }
 
-/// What is done with each folder of a walk, by one of several threads.
+/// Receives each folder of a scan, on one of several threads.
 pub(crate) trait Visitor: Send {
-    /// Adds the names in a folder as the system describes it, each with a zero behind it, where they are
-    /// known without looking; says whether they are.
+    /// Appends the names in a folder, each followed by a zero, if its metadata shows that they are
+    /// unchanged; returns whether it did.
     fn names(&self, _folder: &TreePath, _stat: &Stat, _names: &mut Vec<u8>) -> io::Result<bool> {
         Ok(false)
     }
@@ -82,7 +82,7 @@ pub(crate) trait Visitor: Send {
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()>;
 }
 
-/// Walks a tree with as many threads as there are cores, each with a visitor of its own.
+/// Scans a tree with as many threads as cores, each with its own visitor.
 pub(crate) fn walk<V: Visitor>(
     root: &Root,
     extent: Extent<'_>,
@@ -91,7 +91,7 @@ pub(crate) fn walk<V: Visitor>(
     walk_until(root, extent, &Stop::default(), visitor)
 }
 
-/// The same, which fails when it has to end before it is done.
+/// The same with cancellation, after which it fails.
 pub(crate) fn walk_until<V: Visitor>(
     root: &Root,
     extent: Extent<'_>,
@@ -102,7 +102,7 @@ pub(crate) fn walk_until<V: Visitor>(
         .map_or(1, usize::from)
         .min(8);
     let queue = Queue {
-        shared: Mutex::new(Shared {
+        shared: Mutex::new(QueueState {
             folders: vec![Below::default()],
             busy: 0,
             failure: None,
@@ -123,7 +123,7 @@ pub(crate) fn walk_until<V: Visitor>(
                         names: Names::default(),
                         visitor: visitor(),
                     };
-                    queue.work(&mut reader);
+                    queue.read_folders(&mut reader);
                     reader.visitor
                 })
             })
@@ -144,30 +144,30 @@ pub(crate) fn walk_until<V: Visitor>(
     }
 }
 
-/// For the names of a folder as the system hands them out.
+/// Buffer size for the names of a folder.
 const BUFFER: usize = 32 << 10;
 
-/// Folders still to be read. Each thread keeps its own and gives some away when another has none.
+/// Folders still to be read. Each thread keeps its own and hands some over when another has none.
 struct Queue {
-    shared: Mutex<Shared>,
+    shared: Mutex<QueueState>,
     ready: Condvar,
-    /// How many threads wait for a folder.
+    /// Number of threads that wait for a folder.
     hungry: AtomicUsize,
 }
 
-/// A folder to be read, the root for `None`, with what the system said of it.
+/// A folder to be read (the root for `None`), with its metadata.
 #[derive(Default)]
 struct Below(Option<(TreePath, Stat)>);
 
-struct Shared {
+struct QueueState {
     folders: Vec<Below>,
     busy: usize,
     failure: Option<io::Error>,
 }
 
 impl Queue {
-    /// Takes folders and reads them, with what is below, until there are no more.
-    fn work(&self, reader: &mut Reader<'_, impl Visitor>) {
+    /// Reads folders, including those below, until none is left.
+    fn read_folders(&self, reader: &mut Reader<'_, impl Visitor>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if shared.failure.is_some() {
@@ -223,20 +223,20 @@ impl Queue {
     }
 }
 
-/// What one thread reads folders with.
+/// State of one scanning thread.
 struct Reader<'a, V> {
     root: &'a Root,
     extent: Extent<'a>,
     stop: &'a Stop,
     buffer: Vec<MaybeUninit<u8>>,
-    /// Names that need not be asked for.
+    /// Names that are known without reading the folder.
     known: Vec<u8>,
     names: Names,
     visitor: V,
 }
 
 impl<V: Visitor> Reader<'_, V> {
-    /// Reads one folder and gives the folders in it.
+    /// Reads one folder and returns its subfolders.
     fn read(&mut self, Below(folder): &Below) -> io::Result<Vec<Below>> {
         self.known.clear();
         let are_known = match folder {
@@ -246,7 +246,7 @@ impl<V: Visitor> Reader<'_, V> {
         let folder = folder.as_ref().map(|(path, _)| path);
         let handle = match self.root.folder(folder) {
             Ok(handle) => handle,
-            // Removed, or made into something else, since its parent was read.
+            // Removed or replaced since its parent was read.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if folder.is_some() => {
                 return Ok(Vec::new());
             }
@@ -275,7 +275,7 @@ impl<V: Visitor> Reader<'_, V> {
     }
 }
 
-/// Adds what the system says of a name in a folder; nothing when it is gone.
+/// Adds the metadata of a name in a folder; nothing when it no longer exists.
 fn look(
     handle: &OwnedFd,
     folder: Option<&TreePath>,
@@ -323,7 +323,7 @@ impl Visitor for Everything {
     }
 }
 
-/// Every path of a tree that a tree can hold.
+/// Every path of a tree, without special files.
 pub(crate) fn scan(root: &Root, extent: Extent<'_>) -> io::Result<Scan> {
     let parts = walk(root, extent, Everything::default)?;
     let mut entries = HashMap::with_capacity(parts.iter().map(|part| part.0.len()).sum());

@@ -1,23 +1,23 @@
-//! What a path of a tree holds right now, read from the tree itself.
+//! Current state of a path, read from the tree itself.
 
 use std::io;
 
 use cleveragents_domain::{ContentHash, FileKind, FileState, TreePath};
 
-use crate::beneath::{Root, Stat, stat_of};
 use crate::objects::{LARGEST_KEPT, Objects, hash_of};
 use crate::readable::reading;
+use crate::scoped_dir::{Root, Stat, stat_of};
 
-/// How often a file that changes while it is read is read again.
+/// Maximum number of reads of a file that changes while it is read.
 const ATTEMPTS: usize = 5;
 
-/// The error of a path that no state can describe.
+/// The error for a path that no state can describe.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is a device, socket or pipe")]
 struct SpecialFile(TreePath);
 
-/// What [`read_state`] finds in a copy of ours. A device, socket or pipe counts as nothing there: no
-/// history holds it, and restoring the path replaces it. A file that is too large to be kept is not read.
+/// [`read_state`] for one of the program's own copies. A device, socket or pipe counts as absent: no history
+/// contains it, and restoring the path replaces it. A file that is too large to be stored is not read.
 pub(crate) fn read_own_state(
     root: &Root,
     path: &TreePath,
@@ -43,8 +43,8 @@ pub(crate) fn read_own_state(
     }
 }
 
-/// Reads what is at a path, together with the system's description of exactly that. `None` when
-/// nothing is there. With `objects` the content is kept as well.
+/// Reads the state of a path, together with the metadata of exactly that state. `None` when it does not
+/// exist. With `objects` the content is stored as well.
 pub(crate) fn read_state(
     root: &Root,
     path: &TreePath,
@@ -58,7 +58,7 @@ pub(crate) fn read_state(
             return Err(io::Error::other(SpecialFile(path.clone())));
         };
         let content = match mode.kind() {
-            FileKind::Directory => Some((ContentHash::of(b""), 0)),
+            FileKind::Directory => Some((ContentHash::of_bytes(b""), 0)),
             FileKind::Symlink => read_link(root, path, objects.as_deref_mut())?,
             FileKind::File => read_file(root, path, &stat, objects.as_deref_mut())?,
         };
@@ -79,7 +79,7 @@ fn read_link(root: &Root, path: &TreePath, objects: Option<&mut Objects>) -> io:
     };
     let hash = match objects {
         Some(objects) => objects.put(&target)?,
-        None => ContentHash::of(&target),
+        None => ContentHash::of_bytes(&target),
     };
     Ok(Some((hash, target.len() as u64)))
 }
@@ -109,14 +109,14 @@ fn read_file(
     Ok(if is_as_seen(&file)? { content } else { None })
 }
 
-/// What stands for the content of a file that is too large to be kept: a hash that no object answers to, and
-/// another one whenever the file changes.
+/// Stands for the content of a file that is too large to be stored: a hash that matches no object and
+/// changes whenever the file changes.
 fn unkept(path: &TreePath, seen: &Stat) -> ContentHash {
     let name = format!("too large {path} {seen:?}");
     ContentHash::of_parts([b"cleveragents\0".as_slice(), name.as_bytes()])
 }
 
-/// Whether the path became something else between two calls.
+/// Whether the error means that the path was replaced between two calls.
 fn swapped(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(

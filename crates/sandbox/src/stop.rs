@@ -1,25 +1,25 @@
-//! [`Stop`]: when a look at a tree has to end before it is done. Trees may hold files of any size.
+//! [`Stop`]: cancellation of a scan of a tree, which may contain files of any size.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use cleveragents_process::Cancel;
 
-/// How long a look may take that begins when work was cancelled already: what a command changed before it
-/// was stopped is recorded, unless that takes long.
+/// Time limit of a scan that starts after the cancellation: changes of a command before it was stopped are
+/// recorded, unless that takes long.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// When a look at a tree has to end. The default never ends it.
+/// Cancellation of a scan. The default never cancels.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     cancel: Option<Cancel>,
-    /// Cancelled before it began, it may go on until then.
+    /// Deadline of a scan that started after the cancellation.
     until: Option<Instant>,
 }
 
 impl Stop {
-    /// For a look that begins now: it ends as soon as `cancel` is cancelled, or after a few seconds when that
-    /// is the case already.
+    /// For a scan that starts now: it ends as soon as `cancel` is cancelled, or after a few seconds if that has
+    /// already happened.
     pub fn on(cancel: &Cancel) -> Self {
         Self {
             until: cancel.is_cancelled().then(|| Instant::now() + GRACE),
@@ -27,7 +27,7 @@ impl Stop {
         }
     }
 
-    /// Whether it has to end now.
+    /// Whether the scan has to end now.
     pub(crate) fn is_due(&self) -> bool {
         match (&self.cancel, self.until) {
             (None, _) => false,

@@ -2,7 +2,7 @@
 //! lead to the user's. The test has a `main` of its own, because confined commands are started by
 //! this very program.
 
-#![expect(clippy::print_stdout, reason = "a test tells how it went")]
+#![expect(clippy::print_stdout, reason = "a test reports its result")]
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -71,7 +71,7 @@ fn commits_stay_in_the_sandbox() {
     std::fs::write(member.root.join("a"), "2").expect("written");
     assert_eq!(commit(&member), Some(0), "an honest commit works");
 
-    // What a command in the sandbox could write.
+    // A path that a command in the sandbox could write.
     let notes = folder.path().join("sandbox/git/app");
     let to_theirs = |inner: &str| real.join(".git").join(inner);
     let attacks: [(&str, &dyn Fn()); 3] = [

@@ -1,4 +1,4 @@
-//! [`App`]: what every request works with.
+//! [`App`]: state that all requests share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,79 +13,70 @@ use tokio::sync::{Notify, Semaphore};
 use crate::a2a::TaskRegistry;
 use crate::api::Appender;
 use crate::callers::Callers;
-use crate::fair_queue::{FairQueue, Place};
+use crate::fair_queue::{FairQueue, Slot};
 use crate::feed::Feed;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::problem::Problem;
-use crate::program::Program;
 use crate::usage_metrics::MetricsCache;
 
-/// How many sessions' namespaces are remembered at most. They never change.
+/// Maximum number of cached session namespaces. The namespace of a session never changes.
 const REMEMBERED: usize = 10_000;
 
-/// What every request works with.
+/// State that all requests share.
 pub(crate) struct App {
     pub(crate) application: Application,
     pub(crate) services: Services,
-    pub(crate) program: Arc<dyn Program>,
     pub(crate) options: Options,
-    /// The address under which others reach the server, without a slash at its end.
+    /// The public address of the server, without a trailing slash.
     pub(crate) url: String,
     pub(crate) callers: Callers,
-    pub(crate) places: FairQueue,
+    pub(crate) slots: FairQueue,
     pub(crate) feed: Feed,
     pub(crate) event_scope: EventScope,
     pub(crate) appender: Appender,
     pub(crate) metrics: Metrics,
     pub(crate) usage: MetricsCache,
-    pub(crate) ending: Ending,
+    pub(crate) shutdown: Shutdown,
     pub(crate) tasks: TaskRegistry,
-    /// As many as there may be connections more.
+    /// One permit for each connection that may still be opened.
     pub(crate) connections: Arc<Semaphore>,
     namespaces: Mutex<HashMap<SessionId, Arc<str>>>,
 }
 
 impl App {
-    pub(crate) fn new(
-        application: Application,
-        program: Arc<dyn Program>,
-        options: Options,
-        url: String,
-    ) -> Self {
+    pub(crate) fn new(application: Application, options: Options, url: String) -> Self {
         let services = application.services();
         Self {
             application,
             callers: Callers::new(services.clone(), &options),
-            places: FairQueue::new(options.max_running, options.max_waiting),
+            slots: FairQueue::new(options.max_running, options.max_waiting),
             feed: Feed::start(services.events()),
             event_scope: services.event_scope(),
             appender: Appender::start(&services),
             metrics: Metrics::default(),
             usage: MetricsCache::default(),
-            ending: Ending::default(),
+            shutdown: Shutdown::default(),
             tasks: TaskRegistry::default(),
             connections: Arc::new(Semaphore::new(options.max_connections)),
             namespaces: Mutex::default(),
             services,
-            program,
             options,
             url,
         }
     }
 
-    /// The services, acting as a caller.
+    /// The services, acting as `caller`.
     pub(crate) fn services_of(&self, caller: &Caller) -> Services {
         self.services.acting_as(caller.identity())
     }
 
-    /// Conversations, used by a caller.
+    /// The session service, acting as `caller`.
     pub(crate) fn sessions_of(&self, caller: &Caller) -> SessionService {
         self.services_of(caller)
             .sessions(self.options.max_message_bytes)
     }
 
-    /// The namespace of a session.
     pub(crate) async fn namespace_of_session(&self, id: SessionId) -> Result<Arc<str>, Problem> {
         let remembered = {
             let known = self
@@ -111,7 +102,7 @@ impl App {
         Ok(namespace)
     }
 
-    /// Forgets where a session that is removed belonged.
+    /// Removes a deleted session from the cache of namespaces.
     pub(crate) fn forget_session(&self, id: SessionId) {
         let mut known = self
             .namespaces
@@ -120,59 +111,63 @@ impl App {
         known.remove(&id);
     }
 
-    /// Runs something that takes long, when it is the caller's turn. Refused when too much waits, or when the
-    /// server is about to end. What is running when it ends is told so by its `Cancel`.
+    /// Runs long work in the caller's turn. Refused if too much work waits, or if the server is stopping. When the
+    /// server stops, the `Cancel` of running work is set.
     pub(crate) async fn run<T, F>(self: &Arc<Self>, caller: &Caller, work: F) -> Result<T, Problem>
     where
         T: Send + 'static,
         F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
     {
-        let place = self.place(caller).await?;
-        self.run_in(place, work).await
+        let slot = self.acquire_slot(caller).await?;
+        self.run_in(slot, work).await
     }
 
-    /// Runs something that takes long in a place that was given to its caller.
-    pub(crate) async fn run_in<T, F>(self: &Arc<Self>, place: Place, work: F) -> Result<T, Problem>
+    /// Runs long work in a slot that its caller already holds.
+    pub(crate) async fn run_in<T, F>(self: &Arc<Self>, slot: Slot, work: F) -> Result<T, Problem>
     where
         T: Send + 'static,
         F: FnOnce(&Cancel) -> Result<T, Problem> + Send + 'static,
     {
-        self.begin(place)?.run(work).await
+        self.begin(slot)?.run(work).await
     }
 
-    /// Begins something in a place that was given to its caller: from here on the end of the server waits for it.
-    pub(crate) fn begin(&self, place: Place) -> Result<Work, Problem> {
+    /// Registers work in a slot. From here on the server waits for it before it stops.
+    pub(crate) fn begin(&self, slot: Slot) -> Result<Work, Problem> {
         let cancel = Cancel::new();
-        let begun = self.ending.begin(&cancel);
-        // Looked at when it counts already: either we see the end, or the end sees this.
-        if self.ending.is_near() {
-            return Err(ending());
+        let begun = self.shutdown.begin(&cancel);
+        // Checked after registration: either this sees the shutdown, or the shutdown sees this work.
+        if self.shutdown.has_started() {
+            return Err(stopping());
         }
         Ok(Work {
             cancel,
-            held: (place, begun),
+            held: (slot, begun),
         })
     }
 
-    /// Waits for a place to run.
-    pub(crate) async fn place(&self, caller: &Caller) -> Result<Place, Problem> {
-        if self.ending.is_near() {
-            return Err(ending());
+    /// Waits for a slot.
+    pub(crate) async fn acquire_slot(&self, caller: &Caller) -> Result<Slot, Problem> {
+        if self.shutdown.has_started() {
+            return Err(stopping());
         }
-        self.places.place(caller.identity()).await.map_err(|_| {
-            Problem::new(Code::ServerBusy, "too much of this caller waits to be run").after(1)
+        self.slots.acquire(caller.identity()).await.map_err(|_| {
+            Problem::new(
+                Code::ServerBusy,
+                "too many requests of this caller wait for a slot",
+            )
+            .after(1)
         })
     }
 }
 
-/// Something that was begun and is to be run.
+/// Registered work that has not started yet.
 pub(crate) struct Work {
     cancel: Cancel,
-    held: (Place, Begun),
+    held: (Slot, RunningWork),
 }
 
 impl Work {
-    /// Runs it.
+    /// Runs the work on a thread that may block.
     pub(crate) async fn run<T, F>(self, work: F) -> Result<T, Problem>
     where
         T: Send + 'static,
@@ -188,20 +183,20 @@ impl Work {
     }
 }
 
-/// What a caller is told who comes when the server is about to end.
-pub(crate) fn ending() -> Problem {
+/// The problem for requests that arrive while the server stops.
+pub(crate) fn stopping() -> Problem {
     Problem::new(
         Code::ServerEnding,
-        "the server finishes what it has begun and ends",
+        "the server is stopping and accepts no new work",
     )
     .after(5)
 }
 
-/// The end of the server: whether it is near, and what still runs.
+/// Shutdown of the server: whether it has started, and which work still runs.
 #[derive(Default)]
-pub(crate) struct Ending {
-    is_near: AtomicBool,
-    told: Notify,
+pub(crate) struct Shutdown {
+    has_started: AtomicBool,
+    notified: Notify,
     running: Arc<Running>,
 }
 
@@ -212,13 +207,13 @@ struct Running {
     changed: Notify,
 }
 
-/// Something that runs; over when it is dropped.
-pub(crate) struct Begun {
+/// Running work; unregistered on drop.
+pub(crate) struct RunningWork {
     running: Arc<Running>,
     number: u64,
 }
 
-impl Drop for Begun {
+impl Drop for RunningWork {
     fn drop(&mut self) {
         let mut works = self
             .running
@@ -231,50 +226,50 @@ impl Drop for Begun {
     }
 }
 
-impl Ending {
-    /// Whether nothing new is begun.
-    pub(crate) fn is_near(&self) -> bool {
-        self.is_near.load(Ordering::Acquire)
+impl Shutdown {
+    /// Whether the server is stopping: it accepts no new work.
+    pub(crate) fn has_started(&self) -> bool {
+        self.has_started.load(Ordering::Acquire)
     }
 
-    /// From now on nothing new is begun.
-    pub(crate) fn announce(&self) {
-        self.is_near.store(true, Ordering::Release);
-        self.told.notify_waiters();
+    /// Starts the shutdown: from now on no new work is accepted.
+    pub(crate) fn start(&self) {
+        self.has_started.store(true, Ordering::Release);
+        self.notified.notify_waiters();
     }
 
-    /// Waits until the end is near.
-    pub(crate) async fn near(&self) {
-        let told = self.told.notified();
-        tokio::pin!(told);
-        // Registered before the look, so that nothing is missed between the two.
-        told.as_mut().enable();
-        if !self.is_near() {
-            told.await;
+    /// Waits until the shutdown starts.
+    pub(crate) async fn started(&self) {
+        let notified = self.notified.notified();
+        tokio::pin!(notified);
+        // Registered before the check, so that no notification is missed.
+        notified.as_mut().enable();
+        if !self.has_started() {
+            notified.await;
         }
     }
 
-    /// Notes that something runs, which is stopped by `cancel`.
-    pub(crate) fn begin(&self, cancel: &Cancel) -> Begun {
+    /// Registers running work; `cancel` stops it.
+    pub(crate) fn begin(&self, cancel: &Cancel) -> RunningWork {
         let number = self.running.next.fetch_add(1, Ordering::Relaxed);
         self.running
             .works
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .insert(number, cancel.clone());
-        Begun {
+        RunningWork {
             running: Arc::clone(&self.running),
             number,
         }
     }
 
-    /// How many things run.
+    /// Number of running pieces of work.
     pub(crate) fn count(&self) -> usize {
         let works = self.running.works.lock();
         works.unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Waits until nothing runs.
+    /// Waits until no work runs.
     pub(crate) async fn idle(&self) {
         loop {
             let changed = self.running.changed.notified();
@@ -287,8 +282,8 @@ impl Ending {
         }
     }
 
-    /// Stops what runs.
-    pub(crate) fn stop(&self) {
+    /// Cancels all running work.
+    pub(crate) fn cancel_work(&self) {
         let works = self.running.works.lock();
         for cancel in works.unwrap_or_else(PoisonError::into_inner).values() {
             cancel.cancel();

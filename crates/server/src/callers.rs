@@ -1,6 +1,6 @@
-//! [`Callers`]: who a request comes from. Tokens are looked up by the hash of their secret and cached for a second, so
-//! that a token that is revoked, by whichever process, is refused a second later. That a token was accepted is recorded
-//! in the audit log once for each server.
+//! [`Callers`]: identifies the caller of a request. Tokens are looked up by the hash of their secret and cached for one
+//! second, so a token that any process revokes is refused within a second. The audit log records the first use of each
+//! token by each server process.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cleveragents_application::{Services, Token};
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, ContentHash, TokenId};
+use cleveragents_domain::{Code, ContentHash, TokenId, hint, suggest};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use http::HeaderMap;
@@ -25,25 +25,25 @@ const CACHE_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of cached tokens.
 const CACHE_SIZE: usize = 10_000;
 
-/// How often in a second, and at once, an address may come without a token that is known.
+/// Maximum number of requests per second (and in a burst) without a valid token from one address.
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 type Hash = String;
 
-/// Knows who calls.
+/// Identifies callers by their tokens and limits their request rates.
 pub(crate) struct Callers {
     services: Services,
     insecure_local: bool,
-    known: Mutex<HashMap<Hash, Known>>,
-    /// The tokens that were accepted since the server began.
-    met: Arc<Mutex<HashSet<TokenId>>>,
+    cache: Mutex<HashMap<Hash, CachedToken>>,
+    /// Tokens that this server process has accepted.
+    accepted: Arc<Mutex<HashSet<TokenId>>>,
     rate: Option<DefaultKeyedRateLimiter<String>>,
     wrong: DefaultKeyedRateLimiter<IpAddr>,
     local: Arc<Caller>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct CachedToken {
     caller: Option<Arc<Caller>>,
     since: Instant,
 }
@@ -58,14 +58,14 @@ impl Callers {
             local: Arc::new(Caller::local(services.identity())),
             services,
             insecure_local: options.insecure_local,
-            known: Mutex::default(),
-            met: Arc::default(),
+            cache: Mutex::default(),
+            accepted: Arc::default(),
             rate,
             wrong: RateLimiter::keyed(Quota::per_second(WRONG_TOKENS)),
         }
     }
 
-    /// Who a request comes from; a problem when that is nobody, or somebody who asks too often.
+    /// Identifies the caller of a request. Fails if the token is missing or invalid, or if the caller exceeds its rate.
     pub(crate) async fn identify(
         &self,
         headers: &HeaderMap,
@@ -85,37 +85,37 @@ impl Callers {
     }
 
     async fn with_token(&self, secret: &str, address: IpAddr) -> Result<Arc<Caller>, Problem> {
-        let hash = ContentHash::of(secret.as_bytes()).hex();
+        let hash = ContentHash::of_bytes(secret.as_bytes()).hex();
         let remembered = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get(&hash).cloned()
+            let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.get(&hash).cloned()
         };
         let found = match remembered {
-            Some(known) if known.since.elapsed() < CACHE_TIME => known.caller,
+            Some(token) if token.since.elapsed() < CACHE_TIME => token.caller,
             _ => self.look_up(hash, address).await?,
         };
         found.ok_or_else(|| self.refused(address))
     }
 
-    /// What somebody is told who is not known. Each refusal is written down, so there may not be any number of them.
+    /// The problem for a caller without a valid token. Each refusal goes to the audit log, so their rate is limited.
     fn refused(&self, address: IpAddr) -> Problem {
         if self.wrong.len() > CACHE_SIZE {
             self.wrong.retain_recent();
         }
         match self.wrong.check_key(&address) {
-            Ok(()) => nobody(),
+            Ok(()) => unauthenticated(),
             Err(wait) => too_many(wait.wait_time_from(DefaultClock::default().now())),
         }
     }
 
     async fn look_up(&self, hash: Hash, from: IpAddr) -> Result<Option<Arc<Caller>>, Problem> {
         let (services, wanted) = (self.services.clone(), hash.clone());
-        let met = Arc::clone(&self.met);
+        let accepted = Arc::clone(&self.accepted);
         let found = crate::blocking(move || {
             let Some(token) = services.tokens().authenticate(&wanted)? else {
                 return Ok(None);
             };
-            record_first_use(&services, &met, &token, from)?;
+            record_first_use(&services, &accepted, &token, from)?;
             Ok::<_, Problem>(Some(Arc::new(Caller::with_token(
                 token.name,
                 token.grants,
@@ -123,16 +123,16 @@ impl Callers {
             ))))
         })
         .await?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= CACHE_SIZE {
-            known.retain(|_, known| known.since.elapsed() < CACHE_TIME);
-            if known.len() >= CACHE_SIZE {
-                known.clear();
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= CACHE_SIZE {
+            cache.retain(|_, token| token.since.elapsed() < CACHE_TIME);
+            if cache.len() >= CACHE_SIZE {
+                cache.clear();
             }
         }
-        known.insert(
+        cache.insert(
             hash,
-            Known {
+            CachedToken {
                 caller: found.clone(),
                 since: Instant::now(),
             },
@@ -141,37 +141,36 @@ impl Callers {
     }
 }
 
-/// Records that a token was accepted, when it is for the first time here.
+/// Records the first time that this server process accepts a token.
 fn record_first_use(
     services: &Services,
-    met: &Mutex<HashSet<TokenId>>,
+    accepted: &Mutex<HashSet<TokenId>>,
     token: &Token,
     from: IpAddr,
 ) -> Result<(), Problem> {
-    let met = || met.lock().unwrap_or_else(PoisonError::into_inner);
-    if !met().insert(token.id) {
+    let accepted = || accepted.lock().unwrap_or_else(PoisonError::into_inner);
+    if !accepted().insert(token.id) {
         return Ok(());
     }
     let recorded = services.audit().authentication_succeeded(token, from);
     if let Err(error) = recorded {
-        met().remove(&token.id);
+        accepted().remove(&token.id);
         return Err(error.into());
     }
     Ok(())
 }
 
-fn nobody() -> Problem {
-    Problem::new(
-        Code::Unauthenticated,
-        "the request carries no token that is known and valid",
-    )
-    .with_hint("send `Authorization: Bearer TOKEN`; `agents token create` makes one")
+fn unauthenticated() -> Problem {
+    Problem::new(Code::Unauthenticated, "the request has no valid token").with_hint(hint!(
+        "send `Authorization: Bearer TOKEN`; {} creates a token",
+        suggest::token_create()
+    ))
 }
 
 fn too_many(wait: Duration) -> Problem {
     Problem::new(
         Code::TooManyRequests,
-        "more requests came from this caller than are taken in a moment",
+        "this caller exceeds its request rate",
     )
     .after(wait.as_secs().max(1))
 }
@@ -183,8 +182,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// The credentials of a request.
-    pub(crate) fn of(headers: &HeaderMap, peer: SocketAddr) -> Self {
+    pub(crate) fn from_request(headers: &HeaderMap, peer: SocketAddr) -> Self {
         let kept = [AUTHORIZATION, HOST, ORIGIN].into_iter();
         Self {
             headers: kept
@@ -194,13 +192,13 @@ impl Credentials {
         }
     }
 
-    /// The caller with its roles of now; `None` when it is refused.
+    /// The caller with its current roles; `None` if it is refused.
     pub(crate) async fn caller(&self, callers: &Callers) -> Option<Arc<Caller>> {
         callers.identify(&self.headers, self.peer).await.ok()
     }
 }
 
-/// The secret that a request carries.
+/// The bearer token of a request.
 fn secret(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, secret) = text.split_once(' ')?;
@@ -209,8 +207,8 @@ fn secret(headers: &HeaderMap) -> Option<String> {
         .then(|| secret.trim().to_owned())
 }
 
-/// Whether a request comes from a program on this machine that meant this server. A page in a browser can make
-/// requests from here too; it is known by the name it used, or by where it came from.
+/// Whether a request comes from a program on this machine. A page in a browser on this machine can send requests too;
+/// its `Host` or `Origin` header gives it away.
 fn is_local(headers: &HeaderMap, peer: SocketAddr) -> bool {
     let names_here = |text: &str| {
         let host = text

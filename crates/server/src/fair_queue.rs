@@ -1,12 +1,12 @@
-//! [`FairQueue`]: so many things run at a time, and callers that wait are served in turn, whoever has how many
-//! waiting.
+//! [`FairQueue`]: limits how much runs at the same time, and serves waiting callers in turn, however many requests each
+//! of them has waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Gives places to run, in turn between callers.
+/// Grants slots in turn between callers.
 #[derive(Debug, Clone)]
 pub(crate) struct FairQueue(Arc<Mutex<State>>);
 
@@ -14,24 +14,24 @@ pub(crate) struct FairQueue(Arc<Mutex<State>>);
 struct State {
     free: usize,
     max_waiting: usize,
-    /// Callers with something waiting, the next one first.
+    /// Callers with waiting requests, next one first.
     turns: VecDeque<String>,
-    waiting: HashMap<String, VecDeque<oneshot::Sender<Place>>>,
+    waiting: HashMap<String, VecDeque<oneshot::Sender<Slot>>>,
 }
 
-/// A place to run. Given back when it is dropped.
+/// A slot. Released on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     queue: FairQueue,
     is_used: bool,
 }
 
-/// A caller has too many waiting.
+/// A caller has too many waiting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
 impl FairQueue {
-    /// A queue before `running` places, in which each caller may have `max_waiting` waiting.
+    /// A queue for `running` slots, in which each caller may have `max_waiting` waiting requests.
     pub(crate) fn new(running: usize, max_waiting: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: running.max(1),
@@ -45,8 +45,8 @@ impl FairQueue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place. Whoever stops waiting takes nobody's turn.
-    pub(crate) async fn place(&self, caller: &str) -> Result<Place, TooMany> {
+    /// Waits for a slot. A cancelled wait does not use up a turn.
+    pub(crate) async fn acquire(&self, caller: &str) -> Result<Slot, TooMany> {
         let waits = {
             let mut state = self.state();
             if state.free > 0 {
@@ -55,7 +55,7 @@ impl FairQueue {
             }
             let maximum = state.max_waiting;
             let queue = state.waiting.entry(caller.to_owned()).or_default();
-            // Those who gave up are still in it.
+            // Cancelled waits are still in the queue.
             queue.retain(|waiter| !waiter.is_closed());
             if queue.len() >= maximum {
                 return Err(TooMany);
@@ -71,19 +71,19 @@ impl FairQueue {
         waits.await.map_err(|_| TooMany)
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.state().waiting.values().map(VecDeque::len).sum()
     }
 
-    fn fresh(&self) -> Place {
-        Place {
+    fn fresh(&self) -> Slot {
+        Slot {
             queue: self.clone(),
             is_used: true,
         }
     }
 
-    /// Hands a place that became free to the next caller in turn.
+    /// Hands a released slot to the next caller in turn.
     fn give_back(&self) {
         loop {
             let waiter = {
@@ -106,14 +106,14 @@ impl FairQueue {
             let Some(waiter) = waiter else { continue };
             match waiter.send(self.fresh()) {
                 Ok(()) => return,
-                // It gave up in this moment: the place is for the next one, and comes back only once.
-                Err(mut place) => place.is_used = false,
+                // This wait was cancelled just now: the slot goes to the next one, and must be released only once.
+                Err(mut slot) => slot.is_used = false,
             }
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         if self.is_used {
             self.queue.give_back();
@@ -136,13 +136,13 @@ mod tests {
     fn callers_are_served_in_turn() {
         runtime().block_on(async {
             let queue = FairQueue::new(1, 10);
-            let first = queue.place("busy").await.expect("a place");
+            let first = queue.acquire("busy").await.expect("a slot");
             let served = Arc::new(Mutex::new(Vec::new()));
             let mut tasks = Vec::new();
             for caller in ["busy", "busy", "busy", "quiet"] {
                 let (queue, served) = (queue.clone(), Arc::clone(&served));
                 tasks.push(tokio::spawn(async move {
-                    let _place = queue.place(caller).await.expect("a place");
+                    let _slot = queue.acquire(caller).await.expect("a slot");
                     served.lock().expect("not poisoned").push(caller);
                 }));
                 tokio::task::yield_now().await;
@@ -162,13 +162,13 @@ mod tests {
     fn a_caller_with_too_many_is_refused_and_others_are_not() {
         runtime().block_on(async {
             let queue = FairQueue::new(1, 1);
-            let first = queue.place("busy").await.expect("a place");
+            let first = queue.acquire("busy").await.expect("a slot");
             let waiting = queue.clone();
-            let task = tokio::spawn(async move { waiting.place("busy").await.is_ok() });
+            let task = tokio::spawn(async move { waiting.acquire("busy").await.is_ok() });
             tokio::task::yield_now().await;
-            assert_eq!(queue.place("busy").await.expect_err("refused"), TooMany);
+            assert_eq!(queue.acquire("busy").await.expect_err("refused"), TooMany);
             let other = queue.clone();
-            let quiet = tokio::spawn(async move { other.place("quiet").await.is_ok() });
+            let quiet = tokio::spawn(async move { other.acquire("quiet").await.is_ok() });
             tokio::task::yield_now().await;
             drop(first);
             assert!(task.await.expect("ends"));
@@ -177,17 +177,17 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_keeps_no_place() {
+    fn a_cancelled_wait_holds_no_slot() {
         runtime().block_on(async {
             let queue = FairQueue::new(1, 10);
-            let first = queue.place("a").await.expect("a place");
+            let first = queue.acquire("a").await.expect("a slot");
             let gone = queue.clone();
-            let task = tokio::spawn(async move { gone.place("a").await.is_ok() });
+            let task = tokio::spawn(async move { gone.acquire("a").await.is_ok() });
             tokio::task::yield_now().await;
             task.abort();
-            assert!(task.await.is_err(), "it gave up");
+            assert!(task.await.is_err(), "the wait was cancelled");
             drop(first);
-            let _again = queue.place("b").await.expect("the place came back");
+            let _again = queue.acquire("b").await.expect("the slot was released");
         });
     }
 }

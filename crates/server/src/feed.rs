@@ -1,5 +1,5 @@
-//! [`Feed`]: the event log, live. A listener gets every event after a position once and in order: first from the
-//! database, then as they happen, and from the database again when it is slow.
+//! [`Feed`]: the event log, live. A listener receives every event after a position once and in order: first from the
+//! database, then as they happen, and from the database again if it falls behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,31 +9,31 @@ use cleveragents_application::{EventService, StoreError};
 use cleveragents_domain::{Event, Position};
 use tokio::sync::{Notify, broadcast};
 
-/// How many events are read at a time for all who listen.
+/// Number of events per read that serves all listeners.
 const PAGE: u64 = 500;
 
-/// How many events are read at a time for one who is behind. Many may be, each with its own.
+/// Number of events per read that serves one listener that is behind. Many listeners may be behind at once.
 const OWN_PAGE: u64 = 32;
 
-/// How many events a listener may be behind before it reads from the database again.
+/// Maximum number of events that a listener may lag before it reads from the database again.
 const KEPT: usize = 1_024;
 
-/// How often is looked for what other processes wrote.
+/// Poll interval for events that other processes write.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The event log, live.
 #[derive(Clone)]
-pub(crate) struct Feed(Arc<Shared>);
+pub(crate) struct Feed(Arc<FeedState>);
 
-/// What is sent to all who listen.
+/// An item of the broadcast channel to all listeners.
 #[derive(Clone)]
 enum Live {
-    /// From here on every event is sent; what was before is in the database.
+    /// From this position on every event is sent; earlier events are in the database.
     From(Position),
     Event(Arc<Event>),
 }
 
-struct Shared {
+struct FeedState {
     events: EventService,
     live: broadcast::Sender<Live>,
     wake: Arc<Notify>,
@@ -41,12 +41,12 @@ struct Shared {
 }
 
 impl Feed {
-    /// Starts to watch the log of a database. Ends with the runtime.
+    /// Starts to watch the event log of a database. Stops with the runtime.
     pub(crate) fn start(events: EventService) -> Self {
         let wake = Arc::new(Notify::new());
         let hook = Arc::clone(&wake);
         events.on_commit(move || hook.notify_one());
-        let feed = Self(Arc::new(Shared {
+        let feed = Self(Arc::new(FeedState {
             events,
             live: broadcast::channel(KEPT).0,
             wake,
@@ -56,12 +56,12 @@ impl Feed {
         feed
     }
 
-    /// How many listen.
+    /// Number of listeners.
     pub(crate) fn listeners(&self) -> usize {
         self.0.listeners.load(Ordering::Relaxed)
     }
 
-    /// Wakes whoever watches, as a commit does.
+    /// Wakes the watcher, as a commit does.
     pub(crate) fn wake(&self) {
         self.0.wake.notify_one();
     }
@@ -78,13 +78,13 @@ impl Feed {
         crate::blocking(move || events.newest()).await
     }
 
-    /// Listens from a position on.
-    pub(crate) fn listen(&self, after: Position) -> Listening {
-        // Before anything is read, so that nothing falls between the two.
+    /// Starts to listen after a position.
+    pub(crate) fn listen(&self, after: Position) -> EventListener {
+        // Subscribed before anything is read, so that no event is missed in between.
         let live = self.0.live.subscribe();
         self.0.listeners.fetch_add(1, Ordering::Relaxed);
         self.wake();
-        Listening {
+        EventListener {
             feed: self.clone(),
             live,
             last: after,
@@ -94,7 +94,7 @@ impl Feed {
     }
 }
 
-/// Reads what is new and gives it to all who listen. Without listeners nothing is read.
+/// Reads new events and sends them to all listeners. Without listeners nothing is read.
 async fn watch(feed: Feed) {
     let mut last: Option<Position> = None;
     loop {
@@ -118,27 +118,27 @@ async fn watch(feed: Feed) {
         let is_full = found.len() as u64 == PAGE;
         for event in found {
             last = Some(event.position);
-            // Nobody may listen any more.
+            // Fails if the last listener has gone.
             let _heard = feed.0.live.send(Live::Event(Arc::new(event)));
         }
         if !is_full {
-            // Other processes do not wake us.
+            // Other processes do not wake this one.
             let _timed_out = tokio::time::timeout(PAUSE, feed.0.wake.notified()).await;
         }
     }
 }
 
-/// Somebody who listens.
-pub(crate) struct Listening {
+/// A listener.
+pub(crate) struct EventListener {
     feed: Feed,
     live: broadcast::Receiver<Live>,
     last: Position,
     ready: std::vec::IntoIter<Event>,
-    /// Whether the database may have more before what comes live.
+    /// Whether the database may have events that precede the live ones.
     is_behind: bool,
 }
 
-impl Listening {
+impl EventListener {
     /// The next event.
     pub(crate) async fn next(&mut self) -> Result<Arc<Event>, StoreError> {
         loop {
@@ -159,14 +159,14 @@ impl Listening {
                     self.last = event.position;
                     return Ok(event);
                 }
-                // Too slow for what is kept, or nobody sends any more: the database has it all.
+                // The listener lagged, or the sender is gone: the database has all events.
                 Err(_) => self.is_behind = true,
             }
         }
     }
 }
 
-impl Drop for Listening {
+impl Drop for EventListener {
     fn drop(&mut self) {
         self.feed.0.listeners.fetch_sub(1, Ordering::Relaxed);
     }
@@ -209,10 +209,10 @@ mod tests {
             .expect("a runtime")
     }
 
-    /// Listeners come while events happen, some of them late and some slow: each hears every event after its
+    /// Listeners start while events happen, some of them late and some slow: each receives every event after its
     /// position once and in order.
     #[test]
-    fn defect_7604_every_listener_hears_each_event_once_and_in_order() {
+    fn defect_7604_every_listener_receives_each_event_once_and_in_order() {
         const EVENTS: usize = 3_000;
         let engine = engine("feed");
         runtime().block_on(async {
@@ -257,13 +257,13 @@ mod tests {
                     .collect();
                 assert!(heard == expected, "listener {number}");
             }
-            assert_eq!(feed.listeners(), 0, "nobody is left");
+            assert_eq!(feed.listeners(), 0, "no listener is left");
         });
     }
 
-    /// Between two times at which somebody listens nothing is read; what happened then is not missed.
+    /// Without listeners nothing is read; events of that time are not missed.
     #[test]
-    fn what_happens_while_nobody_listens_is_heard_by_the_next_one() {
+    fn events_without_listeners_reach_the_next_listener() {
         let engine = engine("unheard");
         runtime().block_on(async {
             let feed = Feed::start(EventService::new(Arc::clone(&engine)));

@@ -1,5 +1,5 @@
-//! The one way to a handler: who calls is found out, what they may do is checked against the route's entry in the
-//! table, and a denial is written down. Without a [`Permit`] no handler runs, and only this file makes one.
+//! The only path to a handler: identifies the caller, checks its permissions against the route's entry in the table,
+//! and records denials in the audit log. No handler runs without a [`Permit`], and only this file creates permits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::log;
 use crate::problem::Problem;
 use crate::routes::{Handler, Place, Route, Verb};
 
-/// How much of a namespace that nobody has is written down.
+/// Maximum number of characters of an unknown namespace in the audit log.
 const LONGEST_NAMESPACE: usize = 128;
 
-/// The parts of a path that have names.
+/// The named parts of a path.
 pub(crate) type Parameters = Vec<(String, String)>;
 
-/// The way by which a request came.
-pub(crate) struct Way {
+/// The matched route of a request.
+pub(crate) struct MatchedRoute {
     pub(crate) route: &'static Route,
     pub(crate) parameters: Parameters,
     pub(crate) peer: SocketAddr,
 }
 
-/// That a caller may do what the route does. Made by the gate alone.
+/// Proof that the caller may call the route. Only the gate creates it.
 pub(crate) struct Permit {
     caller: Arc<Caller>,
     scope: Scope,
@@ -44,27 +44,26 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Who calls.
     pub(crate) fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
-    /// Where the request came from.
+    /// The address of the client.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// What the caller may look at here.
+    /// The namespaces that the caller may read here.
     pub(crate) fn visible(&self) -> Namespaces {
         self.caller.reach(self.scope, Permission::Read)
     }
 
-    /// The session that the path names, which the caller may use.
+    /// The session that the path names. The caller may use it.
     pub(crate) fn session(&self) -> Result<SessionId, Problem> {
         self.session.ok_or_else(|| unnamed("session"))
     }
 
-    /// The plan that the path names, which the caller may use.
+    /// The plan that the path names. The caller may use it.
     pub(crate) fn plan(&self) -> Result<PlanId, Problem> {
         self.plan.ok_or_else(|| unnamed("plan"))
     }
@@ -77,7 +76,7 @@ impl Permit {
             .map_or("", |(_, value)| value)
     }
 
-    /// Checks what only the body says: that the caller may do this in a namespace too.
+    /// Checks that the caller may call the route in a namespace that only the body names.
     pub(crate) async fn in_namespace(
         &self,
         app: &Arc<App>,
@@ -86,7 +85,7 @@ impl Permit {
         self.with(app, self.scope, self.permission, namespace).await
     }
 
-    /// Checks that the caller may do something else in a namespace too.
+    /// Checks that the caller has another permission in a namespace.
     pub(crate) async fn with(
         &self,
         app: &Arc<App>,
@@ -100,7 +99,7 @@ impl Permit {
         Err(deny(app, &self.caller, self.route, permission, namespace).await)
     }
 
-    /// Checks that the caller may do something that belongs to no namespace.
+    /// Checks that the caller has a permission in every namespace.
     pub(crate) async fn everywhere(
         &self,
         app: &Arc<App>,
@@ -118,13 +117,13 @@ fn unnamed(what: &str) -> Problem {
     Problem::new(Code::Internal, format!("the route names no {what}"))
 }
 
-/// Answers a request.
-pub(crate) async fn enter(app: &Arc<App>, way: Way, request: Request) -> Response {
+/// Authorizes a request and runs its handler.
+pub(crate) async fn enter(app: &Arc<App>, matched: MatchedRoute, request: Request) -> Response {
     let begun = Instant::now();
-    let route = way.route;
+    let route = matched.route;
     let is_head = request.method() == Method::HEAD;
     log::routed(route.path);
-    let outcome = admit(app, way, request).await;
+    let outcome = admit(app, matched, request).await;
     let response = outcome.unwrap_or_else(Problem::into_response);
     let method = if is_head { "HEAD" } else { route.verb.as_str() };
     app.metrics
@@ -132,11 +131,15 @@ pub(crate) async fn enter(app: &Arc<App>, way: Way, request: Request) -> Respons
     response
 }
 
-async fn admit(app: &Arc<App>, way: Way, request: Request) -> Result<Response, Problem> {
-    let route = way.route;
+async fn admit(
+    app: &Arc<App>,
+    matched: MatchedRoute,
+    request: Request,
+) -> Result<Response, Problem> {
+    let route = matched.route;
     let permit = match route.place {
         Place::Open => None,
-        _ => Some(permit(app, way, request.headers()).await?),
+        _ => Some(permit(app, matched, request.headers()).await?),
     };
     match (route.handler, permit) {
         (Handler::Open(handler), _) => handler(Arc::clone(app), request).await,
@@ -149,17 +152,21 @@ async fn admit(app: &Arc<App>, way: Way, request: Request) -> Result<Response, P
             handler(Arc::clone(app), permit, request).await
         }
         (Handler::Permitted(_) | Handler::WithKeys(_), None) => {
-            Err(Problem::new(Code::Internal, "the route has no place"))
+            Err(Problem::new(Code::Internal, "the route has no scope"))
         }
     }
 }
 
-async fn permit(app: &Arc<App>, way: Way, headers: &HeaderMap) -> Result<Permit, Problem> {
-    let Way {
+async fn permit(
+    app: &Arc<App>,
+    matched: MatchedRoute,
+    headers: &HeaderMap,
+) -> Result<Permit, Problem> {
+    let MatchedRoute {
         route,
         parameters,
         peer,
-    } = way;
+    } = matched;
     let caller = match app.callers.identify(headers, peer).await {
         Ok(caller) => caller,
         Err(problem) => {
@@ -216,7 +223,7 @@ async fn permit(app: &Arc<App>, way: Way, headers: &HeaderMap) -> Result<Permit,
     Ok(permit)
 }
 
-/// Checks what a path names. To whom cannot look at it, it does not exist.
+/// Checks access to the session or plan of the path. Callers without read access get 404.
 async fn seen(
     app: &Arc<App>,
     permit: &Permit,
@@ -233,7 +240,7 @@ async fn seen(
 async fn session(app: &Arc<App>, reference: &str) -> Result<(SessionId, Arc<str>), Problem> {
     let id = reference
         .parse::<SessionId>()
-        .map_err(|error| Problem::of(&error))?;
+        .map_err(|error| Problem::from_error(&error))?;
     let namespace = app.namespace_of_session(id).await?;
     Ok((id, namespace))
 }
@@ -241,7 +248,7 @@ async fn session(app: &Arc<App>, reference: &str) -> Result<(SessionId, Arc<str>
 async fn plan(app: &Arc<App>, reference: &str) -> Result<(PlanId, String), Problem> {
     let id = reference
         .parse::<PlanId>()
-        .map_err(|error| Problem::of(&error))?;
+        .map_err(|error| Problem::from_error(&error))?;
     let plans = app.services.plans();
     let found = crate::blocking(move || plans.namespace(id)).await?;
     found
@@ -256,7 +263,7 @@ fn no_plan(id: &str) -> Problem {
     )
 }
 
-/// Writes a denial down and gives what the caller is told.
+/// Records a denial and returns the problem for the caller.
 async fn deny(
     app: &Arc<App>,
     caller: &Arc<Caller>,
@@ -265,7 +272,7 @@ async fn deny(
     namespace: &str,
 ) -> Problem {
     let role = permission.least_role();
-    // What the caller wrote, as far as it can be kept.
+    // The caller sent this text; store only what fits.
     let namespace: String = namespace
         .chars()
         .take(LONGEST_NAMESPACE)
@@ -290,15 +297,15 @@ async fn deny(
     .with_hint("ask an owner of the namespace for a token with that role")
 }
 
-/// Writes down that somebody came whom nobody knows.
+/// Records a request without a valid token.
 async fn unknown(app: &Arc<App>, route: &'static str, peer: SocketAddr) {
     let audit = app.services.audit();
     let recorded = crate::blocking(move || audit.authentication_failed(peer.ip(), route));
-    // The caller is refused whether or not it could be recorded.
+    // The caller is refused even if recording fails.
     let _recorded = recorded.await;
 }
 
-/// The whole body of a request, no longer than is taken and no slower.
+/// Reads the whole body of a request, within the limits on size and time.
 pub(crate) async fn body(app: &App, body: Body) -> Result<bytes::Bytes, Problem> {
     let limited = axum::body::to_bytes(body, app.options.max_body_bytes);
     match tokio::time::timeout(app.options.request_timeout, limited).await {
@@ -312,10 +319,10 @@ pub(crate) async fn body(app: &App, body: Body) -> Result<bytes::Bytes, Problem>
                 ),
             )
         } else {
-            Problem::new(Code::MalformedRequest, "the body broke off")
+            Problem::new(Code::MalformedRequest, "the body is incomplete")
         }),
         Err(_) => Err(
-            Problem::new(Code::MalformedRequest, "the body came too slowly")
+            Problem::new(Code::MalformedRequest, "reading the body timed out")
                 .with_status(http::StatusCode::REQUEST_TIMEOUT),
         ),
     }

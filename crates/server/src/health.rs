@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`: what those who run the server look at.
+//! `/healthz`, `/readyz` and `/metrics`, for operators.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::gate::Permit;
-use crate::metrics::Now;
+use crate::metrics::GaugeValues;
 use crate::problem::Problem;
 use crate::routes::{Place, Route, Verb, open, permitted};
 
@@ -22,7 +22,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Server,
         permission: Permission::Read,
         place: Place::Open,
-        summary: "Whether the process answers",
+        summary: "Check that the process responds",
         parameters: &[],
         body: None,
         answer: (200, None),
@@ -34,7 +34,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Server,
         permission: Permission::Read,
         place: Place::Open,
-        summary: "Whether work is taken: the database answers and the end is not near",
+        summary: "Check that the server accepts work: the database responds and the server is not stopping",
         parameters: &[],
         body: None,
         answer: (200, None),
@@ -46,7 +46,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Server,
         permission: Permission::Read,
         place: Place::Everywhere,
-        summary: "What the server counted, for Prometheus",
+        summary: "Metrics of the server for Prometheus",
         parameters: &[],
         body: None,
         answer: (200, None),
@@ -59,14 +59,14 @@ async fn alive(_app: Arc<App>, _request: Request) -> Result<Response, Problem> {
 }
 
 async fn ready(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
-    if app.ending.is_near() {
-        return Err(crate::app::ending());
+    if app.shutdown.has_started() {
+        return Err(crate::app::stopping());
     }
     let events = app.services.events();
     crate::blocking(move || events.newest())
         .await
         .map_err(|_| {
-            Problem::new(Code::ServerBusy, "the database does not answer")
+            Problem::new(Code::ServerBusy, "the database does not respond")
                 .with_status(StatusCode::SERVICE_UNAVAILABLE)
                 .after(1)
         })?;
@@ -74,10 +74,10 @@ async fn ready(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
 }
 
 async fn metrics(app: Arc<App>, _permit: Permit, _request: Request) -> Result<Response, Problem> {
-    let now = Now {
+    let now = GaugeValues {
         listeners: app.feed.listeners(),
-        running: app.ending.count(),
-        waiting: app.places.waiting(),
+        running: app.shutdown.count(),
+        waiting: app.slots.waiting(),
         connections: app
             .options
             .max_connections

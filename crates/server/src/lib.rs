@@ -1,8 +1,8 @@
 //! Server mode: many callers at once over HTTP.
 //!
-//! [`serve`] listens and answers until it is told to end. [`Program`] is what the front end that starts a server
-//! lends it, [`Options`] how the server is set up. Every request goes through one gate (`gate.rs`), which knows who
-//! calls and checks what they may do against the table of routes (`routes.rs`).
+//! [`serve`] listens and responds until it is stopped. [`Application`] has the operations that callers run,
+//! [`Options`] the settings of the server. Every request goes through one gate (`gate.rs`), which identifies the
+//! caller and checks its permissions against the table of routes (`routes.rs`).
 
 mod a2a;
 mod api;
@@ -10,6 +10,7 @@ mod app;
 mod callers;
 mod driving;
 mod event_scope;
+mod failure;
 mod fair_queue;
 mod feed;
 mod gate;
@@ -17,10 +18,8 @@ mod health;
 mod listen;
 mod log;
 mod metrics;
-mod operations;
 mod options;
 mod problem;
-mod program;
 mod routes;
 mod usage_metrics;
 
@@ -32,15 +31,17 @@ use cleveragents_domain::Code;
 use tracing::Instrument as _;
 
 pub use a2a::ECHO;
+pub use failure::Failure;
 pub use options::{Conformance, Options, Tls};
 pub use problem::Problem;
-pub use program::{Call, Done, Failure, Line, Listener, Operation, Program, Screen, Tell, Told};
 
-/// Serves until `stop` resolves, and then until what was begun is done. `listening` is told where, as soon as
-/// callers are taken.
+/// The version of the server.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Serves until `stop` resolves, and then until running work is finished. Calls `listening` with the address as soon
+/// as connections are accepted.
 pub async fn serve(
     application: Application,
-    program: Arc<dyn Program>,
     options: Options,
     listening: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
@@ -49,9 +50,9 @@ pub async fn serve(
     let cannot = |error: &dyn std::fmt::Display| {
         Failure::new(
             Code::CannotListen,
-            format!("nothing can listen at {wanted}: {error}"),
+            format!("cannot listen at {wanted}: {error}"),
         )
-        .with_hint("choose another port with --port; 0 takes a free one")
+        .with_hint("choose another port with --port; 0 selects a free port")
     };
     let tls = options.tls.as_ref().map(listen::acceptor).transpose()?;
     let listener = listen::bind(wanted).map_err(|error| cannot(&error))?;
@@ -62,11 +63,12 @@ pub async fn serve(
         .clone()
         .unwrap_or_else(|| advertised(scheme, address));
     let url = url.trim_end_matches('/').to_owned();
-    let app = Arc::new(app::App::new(application, program, options, url));
+    let app = Arc::new(app::App::new(application, options, url));
     a2a::begin(&app).await?;
     driving::take_over(&app).await?;
-    let router = routes::Router::new()
-        .map_err(|error| Failure::new(Code::Internal, format!("the table of routes: {error}")))?;
+    let router = routes::Router::new().map_err(|error| {
+        Failure::new(Code::Internal, format!("invalid table of routes: {error}"))
+    })?;
     listening(address);
     tracing::info!(%address, url = app.url, "listening");
     listen::serve(Arc::clone(&app), listener, tls, Arc::new(router), stop).await;
@@ -75,8 +77,8 @@ pub async fn serve(
     Ok(())
 }
 
-/// The address that callers are given when none is configured: the one that is listened at, or the name of this host
-/// when that stands for every address of it (`0.0.0.0`, `::`), which no caller can connect to.
+/// The default public address: the address that the server listens at, or the name of this host if that is a wildcard
+/// (`0.0.0.0`, `::`), which no client can connect to.
 pub fn advertised(scheme: &str, address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         let system = rustix::system::uname();
@@ -88,15 +90,15 @@ pub fn advertised(scheme: &str, address: SocketAddr) -> String {
     format!("{scheme}://{address}")
 }
 
-/// Runs something beside the request that it belongs to.
-pub(crate) fn beside<F>(work: F) -> tokio::task::JoinHandle<F::Output>
+/// Spawns a task that outlives its request but keeps the request's id in the log.
+pub(crate) fn spawn_task<F>(work: F) -> tokio::task::JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
     tokio::spawn(log::within(log::current(), work.in_current_span()))
 }
 
-/// Runs what waits for the database or for something else on a thread where that hurts nobody.
+/// Runs blocking work, such as database calls, on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (span, request) = (tracing::Span::current(), log::current());
     let work = move || span.in_scope(|| log::attached(request, work));
@@ -104,7 +106,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
         Ok(outcome) => outcome,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends: nobody is there to be answered.
+            // The runtime is stopping: no client is left to receive the result.
             Err(_) => std::future::pending().await,
         },
     }

@@ -1,5 +1,4 @@
-//! Listening: connections with limits on their number, their headers and their patience, and an end that waits for
-//! what was begun.
+//! The listener: limits on connections, headers and timeouts, and a shutdown that waits for running work.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -23,11 +22,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
+use crate::failure::Failure;
 use crate::options::{Options, Tls};
-use crate::program::Failure;
 use crate::routes::Router;
 
-/// The most headers of a request.
+/// Maximum number of headers of a request.
 const MAX_HEADERS: usize = 100;
 
 /// Response when the connection limit is reached.
@@ -35,26 +34,26 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconn
     content-type: application/problem+json\r\ncontent-length: 46\r\n\r\n{\"status\":503,\"detail\":\"too many \
     connections\"}";
 
-/// How long is waited for who is refused to hang up.
+/// How long the server waits for a refused client to close its connection.
 const REFUSING: Duration = Duration::from_secs(1);
 
-/// How many connections may wait to be taken. With as few as are usual, who comes with many others at once would
-/// try again a second later.
+/// Maximum number of connections that wait to be accepted. With the usual small backlog, some clients of a burst would
+/// retry only a second later.
 const BACKLOG: u32 = 4_096;
 
-/// Begins to listen.
+/// Binds the socket.
 pub(crate) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A server that was just ended does not keep its port from the next.
+    // A server that has just stopped must not block the port for the next one.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop` resolves, and then until what was begun is done.
+/// Serves until `stop` resolves, and then until running work is finished.
 pub(crate) async fn serve(
     app: Arc<App>,
     listener: TcpListener,
@@ -71,7 +70,7 @@ pub(crate) async fn serve(
             () = &mut stop => break,
         };
         let Ok((stream, peer)) = accepted else {
-            // Out of descriptors, or the caller went away: the next one may come.
+            // Out of file descriptors, or the client disconnected: accept the next one.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -98,21 +97,21 @@ pub(crate) async fn serve(
     }
     drop(listener);
     tracing::info!("stopping: no new requests are accepted");
-    app.ending.announce();
+    app.shutdown.start();
     let drain = app.options.drain;
-    if tokio::time::timeout(drain, app.ending.idle())
+    if tokio::time::timeout(drain, app.shutdown.idle())
         .await
         .is_err()
     {
         tracing::warn!(
             drain_seconds = drain.as_secs(),
-            "work that did not finish in time is stopped"
+            "cancelling work that did not finish in time"
         );
-        // What is stopped now is stored as far as it came, and can be gone on with.
-        app.ending.stop();
-        let _stopped = tokio::time::timeout(drain, app.ending.idle()).await;
+        // Cancelled work stores its progress and can be resumed.
+        app.shutdown.cancel_work();
+        let _stopped = tokio::time::timeout(drain, app.shutdown.idle()).await;
     }
-    // Answers that are being written come to their end.
+    // Responses that are being written may finish.
     let _ended = tokio::time::timeout(drain, graceful.shutdown()).await;
 }
 
@@ -135,7 +134,7 @@ impl Addresses {
         }
     }
 
-    /// Counts one more connection of an address; `None` when it has as many as it may have.
+    /// Counts one more connection of an address; `None` at the limit.
     fn take(&self, address: IpAddr) -> Option<AddressShare> {
         let address = network(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +150,8 @@ impl Addresses {
     }
 }
 
-/// What is counted as one address: of IPv6 the first half, which one machine has whole.
+/// The unit by which connections are counted: an IPv4 address, or the upper half of an IPv6 address (one machine
+/// usually owns the whole lower half).
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -159,7 +159,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// One connection of an address, until it is dropped.
+/// A counted connection of an address; dropping it uncounts it.
 struct AddressShare {
     addresses: Addresses,
     address: IpAddr,
@@ -182,12 +182,12 @@ async fn refuse(mut stream: TcpStream) {
     let told = async {
         stream.write_all(FULL).await?;
         stream.shutdown().await?;
-        // A connection that is closed before its request is read takes the answer with it.
+        // Closing a connection before its request is read would discard the response.
         let mut unread = [0; 1_024];
         while stream.read(&mut unread).await? > 0 {}
         Ok::<_, std::io::Error>(())
     };
-    // The caller may be gone, or never end.
+    // The client may have disconnected, or never stop sending.
     let _ended = tokio::time::timeout(REFUSING, told).await;
 }
 
@@ -220,12 +220,12 @@ impl Connection {
             .max_buf_size(self.app.options.max_header_bytes.max(8 << 10))
             .max_headers(MAX_HEADERS)
             .serve_connection(TokioIo::new(stream), service);
-        // A caller that breaks off is no failure of the server.
+        // A client that disconnects is not an error of the server.
         let _ended = self.watcher.watch(connection).await;
     }
 }
 
-/// What speaks TLS with a certificate and its key.
+/// A TLS acceptor for a certificate and its key.
 pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, Failure> {
     let unusable = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::new(

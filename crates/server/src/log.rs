@@ -1,6 +1,6 @@
-//! The log of requests: one event for each, and the cause of each internal error, under the id that the answer names.
+//! The request log: one event per request, and the cause of each internal error under the request id of the response.
 //!
-//! The id does not come from the subscriber of `tracing`: answers name it whether or not anything is logged.
+//! The id does not come from the `tracing` subscriber: responses name it even if nothing is logged.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -19,17 +19,17 @@ use crate::problem::Problem;
 /// The target of the events that report requests, for filters.
 const ACCESS: &str = "cleveragents_server::access";
 
-/// The header of each answer that names the request.
+/// The response header with the request id.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Maximum number of events about failed requests per second. A caller that is refused again and again does not fill
+/// Maximum number of log events about failed requests per second, so that a client that fails repeatedly does not fill
 /// the disk.
 const FAILURES_PER_SECOND: u64 = 100;
 
 /// Maximum number of characters of a path in an event.
 const LONGEST_PATH: usize = 200;
 
-/// Logs the cause of an internal error, and gives the request under which it is found.
+/// Logs the cause of an internal error; returns the id of the request it is logged under.
 pub(crate) fn internal_error(code: &str, cause: &str) -> Option<RequestId> {
     let request = current().map(|current| current.id);
     let id = request.map(tracing::field::display);
@@ -37,7 +37,7 @@ pub(crate) fn internal_error(code: &str, cause: &str) -> Option<RequestId> {
     request
 }
 
-/// A request that is being answered.
+/// The request that is being processed.
 #[derive(Debug)]
 pub(crate) struct CurrentRequest {
     pub(crate) id: RequestId,
@@ -54,7 +54,7 @@ pub(crate) fn current() -> Option<Arc<CurrentRequest>> {
     CURRENT.try_with(Arc::clone).ok()
 }
 
-/// Notes the route of the request, once it is known.
+/// Records the route of the current request.
 pub(crate) fn routed(route: &'static str) {
     Span::current().record("route", route);
     if let Some(current) = current() {
@@ -63,7 +63,7 @@ pub(crate) fn routed(route: &'static str) {
     }
 }
 
-/// Notes the identity of the caller, once it is known.
+/// Records the identity of the caller of the current request.
 pub(crate) fn identified(identity: &str) {
     Span::current().record("caller", identity);
     if let Some(current) = current() {
@@ -72,7 +72,7 @@ pub(crate) fn identified(identity: &str) {
     }
 }
 
-/// Does something on another thread for the same request.
+/// Runs work on another thread for the same request.
 pub(crate) fn attached<T>(request: Option<Arc<CurrentRequest>>, work: impl FnOnce() -> T) -> T {
     match request {
         Some(request) => CURRENT.sync_scope(request, work),
@@ -80,7 +80,7 @@ pub(crate) fn attached<T>(request: Option<Arc<CurrentRequest>>, work: impl FnOnc
     }
 }
 
-/// Continues something in another task for the same request.
+/// Runs a future in another task for the same request.
 pub(crate) async fn within<F: Future>(request: Option<Arc<CurrentRequest>>, work: F) -> F::Output {
     match request {
         Some(request) => CURRENT.scope(request, work).await,
@@ -88,12 +88,12 @@ pub(crate) async fn within<F: Future>(request: Option<Arc<CurrentRequest>>, work
     }
 }
 
-/// The code of the problem that an answer reports, kept with the answer for the log.
+/// The code of the problem in a response, attached to the response for the log.
 #[derive(Debug, Clone)]
 pub(crate) struct FailureCode(pub(crate) String);
 
-/// What is logged of a request before it is answered.
-pub(crate) struct Received {
+/// The parts of a request that are logged.
+pub(crate) struct RequestSummary {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) peer: SocketAddr,
@@ -101,7 +101,7 @@ pub(crate) struct Received {
     pub(crate) traceparent: Option<HeaderValue>,
 }
 
-impl Received {
+impl RequestSummary {
     pub(crate) fn new<B>(request: &http::Request<B>, peer: SocketAddr) -> Self {
         let headers: &HeaderMap = request.headers();
         Self {
@@ -113,9 +113,9 @@ impl Received {
     }
 }
 
-/// Answers a request under a new id, and logs it.
+/// Responds to a request under a new id, and logs it.
 pub(crate) async fn answered(
-    received: Received,
+    received: RequestSummary,
     answer: impl Future<Output = Response>,
 ) -> Response {
     let begun = Instant::now();
@@ -125,7 +125,7 @@ pub(crate) async fn answered(
         route: OnceLock::new(),
     });
     let parent = received.traceparent.as_ref();
-    // At the highest level, so that the lines of every filter have the ids.
+    // At the highest level, so that lines have the ids with every filter.
     let span = tracing::error_span!(
         "request", otel.kind = "server", otel.parent = parent.and_then(|header| header.to_str().ok()),
         request = %request.id, method = received.method.as_str(), route = Empty, caller = Empty, status = Empty,
@@ -141,13 +141,13 @@ pub(crate) async fn answered(
     if let Some(code) = code {
         span.record("code", &*code.0);
     }
-    // Work that goes on for the request, such as a stream, keeps the span but is not part of the answer.
+    // Background work of the request, such as a stream, keeps the span but is not part of the response.
     span.record("otel.end", true);
     span.in_scope(|| log(&received, &request, &response, begun));
     response
 }
 
-/// An answer, or that of an internal error if making it panics.
+/// The response, or that of an internal error if the handler panics.
 async fn unless_it_panics(answer: impl Future<Output = Response>) -> Response {
     match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(response) => response,
@@ -160,11 +160,11 @@ async fn unless_it_panics(answer: impl Future<Output = Response>) -> Response {
     }
 }
 
-fn log(received: &Received, request: &CurrentRequest, response: &Response, begun: Instant) {
+fn log(received: &RequestSummary, request: &CurrentRequest, response: &Response, begun: Instant) {
     let status = response.status();
     let code = response.extensions().get::<FailureCode>();
     let code = code.map(|code| &*code.0);
-    // Errors of JSON-RPC and of commands come with a status of success.
+    // Errors of JSON-RPC and of operations have a successful HTTP status.
     let is_failed = status.is_client_error() || status.is_server_error() || code.is_some();
     // The same fields at two levels: a level is part of the call site.
     macro_rules! access {
@@ -189,13 +189,13 @@ fn log(received: &Received, request: &CurrentRequest, response: &Response, begun
     if !is_failed {
         access!(tracing::Level::INFO, "request answered", None::<u64>);
     } else if let Some(left_out) = admit() {
-        // How many failed requests before this one have no line.
+        // Number of failed requests since the last event that were not logged.
         let left_out = Some(left_out).filter(|count| *count > 0);
         access!(tracing::Level::WARN, "request failed", left_out);
     }
 }
 
-/// Whether one more event about a failed request may be logged, and how many were left out since the last one.
+/// Whether one more event about a failed request may be logged; returns how many were left out since the last one.
 fn admit() -> Option<u64> {
     struct Second {
         began: Option<Instant>,
@@ -235,7 +235,7 @@ mod tests {
     use tracing_subscriber::layer::{Context, SubscriberExt as _};
     use tracing_subscriber::{Layer, Registry};
 
-    use super::{Received, answered};
+    use super::{RequestSummary, answered};
     use crate::problem::Problem;
 
     type Fields = BTreeMap<&'static str, String>;
@@ -271,7 +271,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .expect("a runtime");
-        let received = Received {
+        let received = RequestSummary {
             method: http::Method::GET,
             path: "/x".to_owned(),
             peer: SocketAddr::from(([127, 0, 0, 1], 1)),
@@ -311,7 +311,7 @@ mod tests {
     fn the_log_names_the_cause_of_an_internal_error_under_the_id_of_the_answer() {
         assert_named(
             async {
-                Problem::of(&StoreError::Statement("no such table: secrets".to_owned()))
+                Problem::from_error(&StoreError::Statement("no such table: secrets".to_owned()))
                     .into_response()
             },
             "no such table: secrets",

@@ -1,4 +1,4 @@
-//! [`Metrics`]: what the server counts about itself, for Prometheus.
+//! [`Metrics`]: counters of the server itself, for Prometheus.
 
 use std::time::Duration;
 
@@ -13,37 +13,33 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct ResponseLabels {
     method: &'static str,
     route: &'static str,
     status: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfRoute {
+struct RouteLabels {
     route: &'static str,
 }
 
-/// What the server counts about itself.
+/// Counters of the server itself.
 pub(crate) struct Metrics {
     registry: Registry,
-    requests: Family<Answered, Counter>,
-    durations: Family<OfRoute, Histogram>,
+    requests: Family<ResponseLabels, Counter>,
+    durations: Family<RouteLabels, Histogram>,
     listeners: Gauge,
     running: Gauge,
     waiting: Gauge,
     connections: Gauge,
 }
 
-/// How much goes on at a moment.
-pub(crate) struct Now {
-    /// Who listens to events.
+/// Current values of the gauges.
+pub(crate) struct GaugeValues {
     pub(crate) listeners: usize,
-    /// What runs.
     pub(crate) running: usize,
-    /// What waits to be run.
     pub(crate) waiting: usize,
-    /// Who is connected.
     pub(crate) connections: usize,
 }
 
@@ -53,14 +49,14 @@ impl Default for Metrics {
         let requests = Family::default();
         registry.register(
             "http_requests",
-            "Requests that were answered",
+            "Requests that the server responded to",
             requests.clone(),
         );
-        let durations: Family<OfRoute, Histogram> =
+        let durations: Family<RouteLabels, Histogram> =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.0005, 4.0, 9)));
         registry.register(
             "http_request_duration_seconds",
-            "How long answers took",
+            "Duration of requests",
             durations.clone(),
         );
         let mut gauge = |name: &str, help: &str| {
@@ -69,10 +65,13 @@ impl Default for Metrics {
             gauge
         };
         Self {
-            listeners: gauge("event_listeners", "Who listens to events"),
-            running: gauge("running", "Turns, plans and operations that run"),
-            waiting: gauge("waiting", "Turns, plans and operations that wait to be run"),
-            connections: gauge("connections", "Connections that are open"),
+            listeners: gauge("event_listeners", "Open event streams"),
+            running: gauge("running", "Running turns, plans and operations"),
+            waiting: gauge(
+                "waiting",
+                "Turns, plans and operations that wait for a slot",
+            ),
+            connections: gauge("connections", "Open connections"),
             registry,
             requests,
             durations,
@@ -81,7 +80,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts an answer.
+    /// Counts a response.
     pub(crate) fn answered(
         &self,
         method: &'static str,
@@ -90,19 +89,23 @@ impl Metrics {
         took: Duration,
     ) {
         self.requests
-            .get_or_create(&Answered {
+            .get_or_create(&ResponseLabels {
                 method,
                 route,
                 status: status.as_u16(),
             })
             .inc();
         self.durations
-            .get_or_create(&OfRoute { route })
+            .get_or_create(&RouteLabels { route })
             .observe(took.as_secs_f64());
     }
 
-    /// Writes all of it, and the usage metrics.
-    pub(crate) fn text(&self, now: &Now, usage: &UsageMetrics) -> Result<String, std::fmt::Error> {
+    /// All metrics in the OpenMetrics format, with the usage metrics.
+    pub(crate) fn text(
+        &self,
+        now: &GaugeValues,
+        usage: &UsageMetrics,
+    ) -> Result<String, std::fmt::Error> {
         for (gauge, count) in [
             (&self.listeners, now.listeners),
             (&self.running, now.running),

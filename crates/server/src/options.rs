@@ -1,57 +1,57 @@
-//! How a server is set up.
+//! Settings of a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a server is set up.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens.
+    /// The address to listen at.
     pub address: SocketAddr,
-    /// The address under which others reach it, for the agent card; `None` for the one it listens at.
+    /// The public address for the agent card; `None` for the address that the server listens at.
     pub public_url: Option<String>,
     /// Whether callers on this machine need no token.
     pub insecure_local: bool,
     /// Certificate and key, for TLS.
     pub tls: Option<Tls>,
-    /// The most bytes of a body.
+    /// Maximum size of a request body in bytes.
     pub max_body_bytes: usize,
-    /// The most bytes of a message.
+    /// Maximum size of a message in bytes.
     pub max_message_bytes: usize,
-    /// The most bytes of all headers.
+    /// Maximum size of all headers in bytes.
     pub max_header_bytes: usize,
-    /// How long a caller may take to send its headers, and then its body.
+    /// Timeout for reading the headers, and again for reading the body.
     pub request_timeout: Duration,
-    /// The most connections at a time.
+    /// Maximum number of open connections.
     pub max_connections: usize,
-    /// The most of them from one address; callers behind one proxy share it. 0 for half of all.
+    /// Maximum number of open connections of one address; clients behind one proxy share it. 0 for half of all.
     pub max_connections_per_address: usize,
-    /// How many requests a second one caller may make, twice as many in a burst; 0 for any number.
+    /// Maximum number of requests per second and caller, twice as many in a burst; 0 for no limit.
     pub requests_per_second: u32,
-    /// How many turns, plans and operations run at a time.
+    /// Maximum number of turns, plans and operations that run at the same time.
     pub max_running: usize,
-    /// How many of them one caller may have waiting.
+    /// Maximum number of turns, plans and operations that one caller may have waiting.
     pub max_waiting: usize,
-    /// Whether addresses of private networks may be called for others.
+    /// Whether the server may call addresses in private networks on behalf of callers, such as for push notifications.
     pub allow_private_addresses: bool,
-    /// How often a listener to whom nothing happens gets a sign of life, and is asked for its token again.
+    /// Interval after which an idle event stream gets a keep-alive and its token is checked again.
     pub keep_alive: Duration,
-    /// Whether tasks of other agents are answered by the built-in actor that the conformance kit of A2A expects, and
-    /// what the agent says that it can do.
+    /// Answers A2A tasks with the built-in actor that the A2A conformance kit expects, and selects the capabilities on
+    /// the agent card.
     pub conformance: Option<Conformance>,
-    /// The actor that answers tasks of other agents which name none; `None` for the usual one.
+    /// The actor that answers A2A tasks that name none; `None` for the default actor.
     pub actor: Option<String>,
-    /// How long the server waits for what it has begun when it is told to end.
+    /// How long the server waits for running work when it stops.
     pub drain: Duration,
 }
 
-/// Where the certificate and its key are, in PEM.
+/// Paths of the certificate and its key, in PEM.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    /// The certificate, and those it was issued with.
+    /// The certificate, followed by its chain.
     pub certificates: PathBuf,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
@@ -80,14 +80,14 @@ impl Default for Options {
     }
 }
 
-/// What the agent that the conformance kit of A2A tries says of itself. What it does not say it refuses, as the kit
-/// checks too.
+/// The capabilities that the agent advertises to the A2A conformance kit. It refuses what it does not advertise; the
+/// kit checks that too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conformance {
-    /// Everything that it can do.
+    /// All capabilities.
     Full,
-    /// Neither streams, push notifications nor an extended card.
+    /// No streams, push notifications or extended card.
     Minimal,
-    /// That callers must know an extension.
+    /// Callers must support an extension.
     Extension,
 }

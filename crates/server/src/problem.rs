@@ -1,36 +1,39 @@
-//! [`Problem`]: how the HTTP API tells that something went wrong (RFC 9457), with the codes of the command line.
+//! [`Problem`]: errors of the HTTP API (RFC 9457), with the same codes as the command line.
 
 use axum::response::{IntoResponse, Response};
-use cleveragents_domain::{Code, Diagnose, Kind};
+use cleveragents_domain::{Code, Diagnose, Hint, Kind, Suggestion};
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::failure::Failure;
 use crate::log::{self, FailureCode};
-use crate::program::Failure;
 
 /// The media type of a problem.
 pub(crate) const PROBLEM: &str = "application/problem+json";
 
-/// What went wrong, as the HTTP API tells it.
+/// An error in the HTTP API.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// The page of the code.
+    /// A URN with the error code.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What the code means.
+    /// The title of the error code.
     pub title: String,
-    /// The status of the answer.
+    /// The HTTP status.
     pub status: u16,
-    /// What happened.
+    /// What failed, and why.
     pub detail: String,
     /// The stable code, such as `CA-0301`.
     pub code: String,
-    /// What to do about it.
+    /// How to fix the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Facts for programs.
+    /// The operations that the hint names, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub suggestions: Vec<Suggestion>,
+    /// Machine-readable details.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub details: Value,
     /// Seconds after which the request may be repeated.
@@ -38,7 +41,7 @@ pub struct Problem {
     pub retry_after: Option<u64>,
 }
 
-/// The status that tells a code.
+/// The HTTP status of an error code.
 pub(crate) fn status(code: Code) -> StatusCode {
     match code {
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
@@ -69,8 +72,8 @@ pub(crate) fn status(code: Code) -> StatusCode {
 }
 
 impl Problem {
-    /// The problem of any error that knows its code. What is wrong inside the server is not told.
-    pub fn of(error: &dyn Diagnose) -> Self {
+    /// Converts any error that has a code. The cause of an internal error is logged, not sent.
+    pub fn from_error(error: &dyn Diagnose) -> Self {
         let code = error.code();
         let status = status(code);
         let is_ours = matches!(code, Code::ServerBusy | Code::ServerEnding);
@@ -78,51 +81,58 @@ impl Problem {
         let logged = is_inside
             .then(|| log::internal_error(code.as_str(), &cause(error)))
             .flatten();
-        Self {
+        let problem = Self {
             kind: format!("urn:cleveragents:errors:{}", code.as_str()),
             title: code.title().to_owned(),
             status: status.as_u16(),
             detail: match logged {
                 Some(request) => format!(
-                    "something went wrong inside the server; its log has the cause under request {request}"
+                    "internal server error; the server's log has the cause under request {request}"
                 ),
                 None if is_inside => {
-                    "something went wrong inside the server; its log has the cause".to_owned()
+                    "internal server error; the server's log has the cause".to_owned()
                 }
                 None => error.to_string(),
             },
             code: code.as_str().to_owned(),
-            hint: error.hint().filter(|_| !is_inside),
+            hint: None,
+            suggestions: Vec::new(),
             details: match logged {
                 Some(request) => json!({"request_id": request}),
                 None if is_inside => Value::Null,
                 None => error.details(),
             },
-            // What is gone for a moment may be back in the next.
+            // The service may be available again soon.
             retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1),
+        };
+        match error.hint().filter(|_| !is_inside) {
+            Some(hint) => problem.with_hint(hint),
+            None => problem,
         }
     }
 
-    /// A problem with a code.
+    /// A problem without a hint.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self::of(&Failure::new(code, detail))
+        Self::from_error(&Failure::new(code, detail))
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint: how to fix the problem.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Self {
+        let hint = hint.into();
+        self.suggestions = hint.suggestions();
+        self.hint = Some(hint.neutral());
         self
     }
 
-    /// Another status than that of the code.
+    /// Replaces the HTTP status of the code.
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status.as_u16();
         self
     }
 
-    /// Adds when to try again.
+    /// Sets after how many seconds the client may retry.
     #[must_use]
     pub const fn after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
@@ -130,7 +140,7 @@ impl Problem {
     }
 }
 
-/// An error with its causes.
+/// An error with its causes, separated by colons.
 fn cause(error: &dyn Diagnose) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -147,19 +157,19 @@ fn cause(error: &dyn Diagnose) -> String {
 
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
-        Self::of(&failure)
+        Self::from_error(&failure)
     }
 }
 
 impl From<cleveragents_application::StoreError> for Problem {
     fn from(error: cleveragents_application::StoreError) -> Self {
-        Self::of(&error)
+        Self::from_error(&error)
     }
 }
 
 impl From<cleveragents_application::SessionError> for Problem {
     fn from(error: cleveragents_application::SessionError) -> Self {
-        Self::of(&error)
+        Self::from_error(&error)
     }
 }
 
@@ -188,18 +198,32 @@ mod tests {
     use cleveragents_domain::Code;
 
     #[test]
-    fn what_is_wrong_inside_is_not_told() {
+    fn causes_of_internal_errors_are_not_sent() {
         for error in [
             Error::Statement("no such table: secrets".to_owned()),
             Error::Constraint("secrets.id".to_owned()),
             Error::Internal("secrets".to_owned()),
         ] {
-            let problem = Problem::of(&error);
+            let problem = Problem::from_error(&error);
             assert_eq!(problem.status, 500);
             let told = serde_json::to_string(&problem).expect("JSON");
             assert!(!told.contains("secrets"), "{told}");
         }
         let busy = Problem::new(Code::ServerBusy, "too much waits");
         assert_eq!((busy.status, busy.detail.as_str()), (503, "too much waits"));
+    }
+
+    #[test]
+    fn hints_name_operations_and_no_commands() {
+        let error = cleveragents_application::SessionError::NotFound("weekly".to_owned());
+        let problem = serde_json::to_value(Problem::from_error(&error)).expect("JSON");
+        assert_eq!(problem["hint"], "run `session/list` to list the sessions");
+        assert_eq!(
+            problem["suggestions"],
+            serde_json::json!([{"operation": "session/list"}])
+        );
+        let plain = Problem::new(Code::ServerBusy, "too much waits");
+        let plain = serde_json::to_value(plain).expect("JSON");
+        assert_eq!(plain.get("suggestions"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! The table of routes: from it the router, the checks of the gate, the OpenAPI document and the table of
-//! permissions in the documentation are made. A route that is not in it does not exist.
+//! The table of routes: source of the router, the checks of the gate, the OpenAPI document and the permissions table
+//! in the documentation. A route that is not in the table does not exist.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,11 +17,11 @@ use percent_encoding::percent_decode_str;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::App;
-use crate::gate::{self, Parameters, Permit, Way};
-use crate::log::{self, Received};
+use crate::gate::{self, MatchedRoute, Parameters, Permit};
+use crate::log::{self, RequestSummary};
 use crate::problem::Problem;
 
-/// What a request is to do.
+/// The HTTP method of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     Get,
@@ -31,7 +31,6 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// As HTTP writes it.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -41,50 +40,50 @@ impl Verb {
         }
     }
 
-    /// Whether a request is of this kind. Who asks for the head alone gets what the rest would have.
+    /// Whether the route accepts a method. `HEAD` is accepted where `GET` is.
     fn takes(self, method: &Method) -> bool {
         method.as_str() == self.as_str() || (self == Self::Get && method == Method::HEAD)
     }
 }
 
-/// Where a route does something, which decides what its caller needs.
+/// Scope of a route: in which namespace its caller needs the role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Anybody may.
+    /// No token is needed.
     Open,
     /// In the namespace of the session that `{session}` names.
     Session,
     /// In the namespace of the plan that `{plan}` names.
     Plan,
-    /// In any namespace: what is shown is what the caller may see.
+    /// In any namespace: the response holds what the caller may see.
     Any,
-    /// In a namespace that the body names; the handler asks its permit.
+    /// In a namespace that the body names; the handler checks it with its permit.
     Body,
-    /// In no namespace.
+    /// In every namespace (`*`).
     Everywhere,
 }
 
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 
-/// What answers.
+/// The function that handles a route.
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
-    /// Anybody.
+    /// Needs no permit.
     Open(fn(Arc<App>, Request) -> Answer),
-    /// Who has a permit.
+    /// Needs a permit.
     Permitted(fn(Arc<App>, Permit, Request) -> Answer),
-    /// Who has a permit; keeps the keys of requests itself, together with what it does.
+    /// Needs a permit, and stores idempotency keys itself, in the same unit of work as its effect.
     WithKeys(fn(Arc<App>, Permit, Request) -> Answer),
 }
 
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// The schema of a type, for the table.
+/// The schema of a type.
 pub(crate) fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// A parameter after the question mark, or a header.
+/// A query parameter or header.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
@@ -104,12 +103,12 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     pub(crate) parameters: &'static [Parameter],
     pub(crate) body: Option<SchemaOf>,
-    /// The status of success and what comes with it.
+    /// The status of success, and the schema of its body.
     pub(crate) answer: (u16, Option<SchemaOf>),
     pub(crate) handler: Handler,
 }
 
-/// Puts a handler into the table.
+/// A handler that needs a permit.
 macro_rules! permitted {
     ($handler:path) => {
         $crate::routes::Handler::Permitted(|app, permit, request| {
@@ -119,7 +118,7 @@ macro_rules! permitted {
 }
 pub(crate) use permitted;
 
-/// Puts a handler that keeps the keys of requests itself into the table.
+/// A handler that needs a permit and stores idempotency keys itself.
 macro_rules! permitted_with_keys {
     ($handler:path) => {
         $crate::routes::Handler::WithKeys(|app, permit, request| {
@@ -129,7 +128,7 @@ macro_rules! permitted_with_keys {
 }
 pub(crate) use permitted_with_keys;
 
-/// Puts a handler that anybody may use into the table.
+/// A handler that needs no token.
 macro_rules! open {
     ($handler:path) => {
         $crate::routes::Handler::Open(|app, request| Box::pin($handler(app, request)))
@@ -149,7 +148,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
 pub(crate) struct Router(matchit::Router<Vec<&'static Route>>);
 
 impl Router {
-    /// The router of the table. Fails when two paths of it mean the same.
+    /// The router of the table. Fails if two paths conflict.
     pub(crate) fn new() -> Result<Self, matchit::InsertError> {
         let mut paths: BTreeMap<&str, Vec<&'static Route>> = BTreeMap::new();
         for route in all() {
@@ -169,15 +168,15 @@ impl Router {
         peer: SocketAddr,
         request: Request,
     ) -> Response {
-        log::answered(Received::new(&request, peer), async {
+        log::answered(RequestSummary::new(&request, peer), async {
             match self.find(request.method(), request.uri().path()) {
                 Ok((route, parameters)) => {
-                    let way = Way {
+                    let matched = MatchedRoute {
                         route,
                         parameters,
                         peer,
                     };
-                    gate::enter(app, way, request).await
+                    gate::enter(app, matched, request).await
                 }
                 Err(refusal) => *refusal,
             }
@@ -191,12 +190,12 @@ impl Router {
         path: &str,
     ) -> Result<(&'static Route, Parameters), Box<Response>> {
         let found = self.0.at(path).map_err(|_| {
-            Problem::new(Code::UnknownOperation, "there is no such path")
-                .with_hint("`/api/v1/openapi.json` describes the paths that there are")
+            Problem::new(Code::UnknownOperation, "the path does not exist")
+                .with_hint("`/api/v1/openapi.json` lists all paths")
                 .into_response()
         })?;
         let route = found.value.iter().find(|route| route.verb.takes(method));
-        let route = *route.ok_or_else(|| not_taken(found.value))?;
+        let route = *route.ok_or_else(|| method_not_allowed(found.value))?;
         let mut parameters = Vec::with_capacity(found.params.len());
         for (name, value) in found.params.iter() {
             let value = percent_decode_str(value).decode_utf8().map_err(|_| {
@@ -208,11 +207,14 @@ impl Router {
     }
 }
 
-/// What who uses a path in a way that it is not made for is told.
-fn not_taken(routes: &[&Route]) -> Response {
-    let mut response = Problem::new(Code::UnknownOperation, "the path does not take this method")
-        .with_status(StatusCode::METHOD_NOT_ALLOWED)
-        .into_response();
+/// The response to a method that the path does not support.
+fn method_not_allowed(routes: &[&Route]) -> Response {
+    let mut response = Problem::new(
+        Code::UnknownOperation,
+        "the path does not support this method",
+    )
+    .with_status(StatusCode::METHOD_NOT_ALLOWED)
+    .into_response();
     let taken: Vec<&str> = routes.iter().map(|route| route.verb.as_str()).collect();
     let mut taken = taken.join(",");
     if routes.iter().any(|route| route.verb == Verb::Get) {

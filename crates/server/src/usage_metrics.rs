@@ -1,4 +1,4 @@
-//! Usage metrics for Prometheus: what plans, actors, tools and sandboxes did, read from the database on request.
+//! Usage metrics of plans, actors, tools and sandboxes for Prometheus, read from the database on request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use cleveragents_application::{DURATION_RANGES, Durations, Services, StoreError, UsageMetrics};
 use tokio::sync::Mutex;
 
-/// How long metrics are cached. Counting takes longer the more was done.
+/// How long metrics are cached: the more the database holds, the longer counting takes.
 const CACHE_TIME: Duration = Duration::from_secs(2);
 
-/// The metrics that were counted last.
+/// The latest metrics.
 #[derive(Default)]
 pub(crate) struct MetricsCache(Mutex<Option<(Instant, Arc<UsageMetrics>)>>);
 
 impl MetricsCache {
-    /// The metrics. One request counts for all that come meanwhile.
+    /// The metrics. Concurrent requests share one count.
     pub(crate) async fn get(&self, services: &Services) -> Result<Arc<UsageMetrics>, StoreError> {
         let mut known = self.0.lock().await;
         if let Some((since, metrics)) = known.as_ref()
@@ -32,7 +32,7 @@ impl MetricsCache {
     }
 }
 
-/// The unit in which a duration is told.
+/// The unit of a duration metric.
 #[derive(Clone, Copy)]
 enum Unit {
     Seconds,
@@ -40,8 +40,8 @@ enum Unit {
 }
 
 impl Unit {
-    #[expect(clippy::cast_precision_loss, reason = "a duration is told in a float")]
-    fn of(self, micros: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "metrics hold floats")]
+    fn convert_micros(self, micros: u64) -> f64 {
         match self {
             Self::Seconds => micros as f64 / 1e6,
             Self::Milliseconds => micros as f64 / 1e3,
@@ -53,12 +53,12 @@ impl Unit {
 pub(crate) fn write(text: &mut String, metrics: &UsageMetrics) -> fmt::Result {
     histogram(
         text,
-        ("plan_duration_seconds", "How long plans were worked on"),
+        ("plan_duration_seconds", "Duration of work on plans"),
         Unit::Seconds,
         &labelled("phase", &metrics.plans),
     )?;
-    counter(text, ("plan_cost_usd", "What plans cost"), |text, name| {
-        let cost = Unit::Seconds.of(metrics.plan_cost_micro_usd);
+    counter(text, ("plan_cost_usd", "Cost of plans"), |text, name| {
+        let cost = Unit::Seconds.convert_micros(metrics.plan_cost_micro_usd);
         writeln!(text, "{name} {cost}")
     })?;
     for (name, about, count) in [
@@ -67,11 +67,7 @@ pub(crate) fn write(text: &mut String, metrics: &UsageMetrics) -> fmt::Result {
             "Decisions made for plans",
             metrics.decisions,
         ),
-        (
-            "plan_child_plans_count",
-            "Plans that are parts of others",
-            metrics.child_plans,
-        ),
+        ("plan_child_plans_count", "Child plans", metrics.child_plans),
     ] {
         counter(text, (name, about), |text, name| {
             writeln!(text, "{name} {count}")
@@ -79,13 +75,16 @@ pub(crate) fn write(text: &mut String, metrics: &UsageMetrics) -> fmt::Result {
     }
     histogram(
         text,
-        ("actor_invocation_duration_ms", "How long actors ran"),
+        (
+            "actor_invocation_duration_ms",
+            "Duration of actor invocations",
+        ),
         Unit::Milliseconds,
         &[(String::new(), &metrics.runs)],
     )?;
     counter(
         text,
-        ("actor_token_usage", "Tokens of models"),
+        ("actor_token_usage", "Tokens used by models"),
         |text, name| {
             writeln!(
                 text,
@@ -101,25 +100,21 @@ pub(crate) fn write(text: &mut String, metrics: &UsageMetrics) -> fmt::Result {
     )?;
     histogram(
         text,
-        ("tool_invocation_duration_ms", "How long tools took"),
+        ("tool_invocation_duration_ms", "Duration of tool calls"),
         Unit::Milliseconds,
         &labelled("tool", &metrics.tools),
     )?;
-    counter(
-        text,
-        ("tool_errors", "How often tools failed"),
-        |text, name| {
-            for (tool, count) in &metrics.tool_errors {
-                writeln!(text, "{name}{{tool=\"{}\"}} {count}", escaped(tool))?;
-            }
-            Ok(())
-        },
-    )?;
+    counter(text, ("tool_errors", "Failed tool calls"), |text, name| {
+        for (tool, count) in &metrics.tool_errors {
+            writeln!(text, "{name}{{tool=\"{}\"}} {count}", escaped(tool))?;
+        }
+        Ok(())
+    })?;
     histogram(
         text,
         (
             "sandbox_operation_duration_ms",
-            "How long work on sandboxes took",
+            "Duration of sandbox operations",
         ),
         Unit::Milliseconds,
         &labelled("operation", &metrics.sandboxes),
@@ -137,7 +132,7 @@ fn labelled<'f>(
         .collect()
 }
 
-/// A value between quotation marks.
+/// Escapes a label value.
 fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -169,7 +164,10 @@ fn histogram(
         for (number, count) in durations.counts.iter().enumerate() {
             so_far += count;
             let end = DURATION_RANGES.get(number);
-            let end = end.map_or_else(|| "+Inf".to_owned(), |end| format!("{:?}", unit.of(*end)));
+            let end = end.map_or_else(
+                || "+Inf".to_owned(),
+                |end| format!("{:?}", unit.convert_micros(*end)),
+            );
             writeln!(
                 text,
                 "cleveragents_{name}_bucket{{{label}{more}le=\"{end}\"}} {so_far}"
@@ -180,7 +178,7 @@ fn histogram(
         } else {
             format!("{{{label}}}")
         };
-        let sum = unit.of(durations.sum);
+        let sum = unit.convert_micros(durations.sum);
         writeln!(text, "cleveragents_{name}_sum{labels} {sum:?}")?;
         writeln!(text, "cleveragents_{name}_count{labels} {so_far}")?;
     }

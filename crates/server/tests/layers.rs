@@ -1,4 +1,4 @@
-//! The server does transport: it reaches the database through the services of `cleveragents-application` only.
+//! The server is transport only: it reaches the database through the services of `cleveragents-application`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! [`Flat`]: a skill with all that it holds, and what its tools can do.
+//! [`Flat`]: a skill with everything it includes, and the capabilities of its tools.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use cleveragents_tools::{CapabilityChange, Source, ToolSpec};
 use crate::agent::AgentSkill;
 use crate::collection::{Server, Skill};
 
-/// A skill of either form.
+/// A skill in either format.
 #[derive(Debug, Clone)]
 pub enum Definition {
     /// A YAML file.
@@ -21,7 +21,7 @@ pub enum Definition {
 }
 
 impl Definition {
-    /// What it is registered under.
+    /// Name it is registered under.
     pub fn name(&self) -> &Name {
         match self {
             Self::Collection(skill) => &skill.name,
@@ -29,7 +29,7 @@ impl Definition {
         }
     }
 
-    /// What it is for.
+    /// Purpose of the skill.
     pub fn description(&self) -> &str {
         match self {
             Self::Collection(skill) => &skill.description,
@@ -38,78 +38,78 @@ impl Definition {
     }
 }
 
-/// The skills there are, by name.
+/// All skills, by name.
 pub type Library = BTreeMap<Name, Definition>;
 
-/// Where a tool of a skill comes from.
+/// Origin of a tool.
 #[derive(Debug, Clone)]
 pub enum Origin {
-    /// It is registered by itself, or part of the program.
+    /// It is registered on its own, or built in.
     Registered,
-    /// It stands in the file of a skill.
+    /// It is defined in a skill file.
     Anonymous(Arc<CustomTool>),
-    /// It opens agent skills.
+    /// It gives access to agent skills.
     Agent,
 }
 
 /// A tool of a skill.
 #[derive(Debug, Clone)]
 pub struct FlatTool {
-    /// All that is known of it, with what skills say of it.
+    /// Specification, with the overrides of skills applied.
     pub spec: ToolSpec,
-    /// Where it comes from.
+    /// Origin of the tool.
     pub origin: Origin,
-    /// The included skill that holds it; `None` when the skill does itself.
+    /// Included skill that contains it; `None` for the skill itself.
     pub from_skill: Option<Name>,
-    /// What skills say of it beyond what it says itself.
+    /// Overrides of skills.
     pub changes: Vec<CapabilityChange>,
 }
 
 /// A server of a skill.
 #[derive(Debug, Clone)]
 pub struct FlatServer {
-    /// The server.
+    /// Definition of the server.
     pub server: Server,
-    /// The file that names it.
+    /// File that names it.
     pub file: PathBuf,
-    /// The included skill that names it; `None` when the skill does itself.
+    /// Included skill that names it; `None` for the skill itself.
     pub from_skill: Option<Name>,
 }
 
-/// A skill with everything that it holds.
+/// A skill with everything it includes.
 #[derive(Debug, Clone, Default)]
 pub struct Flat {
-    /// Its tools, in order, each name once.
+    /// Tools, in order, without duplicate names.
     pub tools: Vec<FlatTool>,
-    /// Its servers, each name once.
+    /// Servers, without duplicate names.
     pub servers: Vec<FlatServer>,
-    /// Its agent skills, each name once, and the included skill that holds each.
+    /// Agent skills, without duplicate names, each with the included skill that contains it.
     pub agent_skills: Vec<(AgentSkill, Option<Name>)>,
-    /// All skills that it includes, in order.
+    /// All included skills, in order.
     pub includes: Vec<Name>,
 }
 
-/// What the tools of a skill can do, counted.
+/// Number of tools of a skill, by capability.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
     /// All tools.
     pub total: usize,
-    /// Those that only look.
+    /// Tools that only read.
     pub read_only: usize,
-    /// Those that may change something.
+    /// Tools that may change something.
     pub writes: usize,
-    /// Those whose changes a checkpoint can take back.
+    /// Tools whose changes a checkpoint can roll back.
     pub checkpointable: usize,
-    /// Those with effects beyond the sandbox.
+    /// Tools with effects outside the sandbox.
     pub side_effects: usize,
-    /// Those that do the same when called twice.
+    /// Idempotent tools.
     pub idempotent: usize,
-    /// Those that a person must agree to.
+    /// Tools that need the user's approval.
     pub needs_approval: usize,
 }
 
 impl FlatTool {
-    /// Where it comes from, as printed.
+    /// Printed name of the origin.
     pub const fn source(&self) -> &'static str {
         match self.origin {
             Origin::Registered => self.spec.source.as_str(),
@@ -120,7 +120,7 @@ impl FlatTool {
 }
 
 impl Flat {
-    /// What its tools can do, counted.
+    /// Counts its tools by capability.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         for tool in &self.tools {

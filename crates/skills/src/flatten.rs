@@ -1,31 +1,34 @@
-//! [`flatten`]: from a skill and all that it includes to one list of tools.
+//! [`flatten`]: resolves a skill and everything it includes to one list of tools.
 //!
-//! The order is fixed: what is included, in the order of the file, then named tools, groups and the
-//! tools of the file itself. When a tool comes twice, the nearer place counts: the skill itself
-//! before what it includes, the later before the earlier. Overrides can only make a tool stricter,
-//! and those of every place where a tool comes from hold together.
+//! The order is fixed: includes, in the order of the file, then named tools, groups and the tools
+//! of the file itself. When a tool occurs twice, the nearer one wins: the skill itself before its
+//! includes, a later one before an earlier one. Overrides can only make a tool stricter, and the
+//! overrides of all occurrences apply together.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_domain::yaml::Fault;
-use cleveragents_domain::{Name, nearest};
-use cleveragents_tools::{
-    About, CapabilityChange, Complaint, FileError, Registry, RegistryError, Source, Tool as _,
-    ToolSpec,
+use cleveragents_domain::{
+    DefinitionFault, DefinitionFileError, DefinitionKind, Hint, Name, hint, nearest, suggest,
 };
+use cleveragents_tools::{CapabilityChange, Registry, RegistryError, Source, Tool as _, ToolSpec};
 
 use crate::agent::{self, AgentSkill};
 use crate::collection::{Include, Place, Skill, Use};
 use crate::flat::{Definition, Flat, FlatServer, FlatTool, Library, Origin};
 
-/// Skills may include each other so deep.
-const DEEPEST: usize = 32;
+/// Maximum nesting of includes.
+const MAX_DEPTH: usize = 32;
 
-/// All that a skill holds. `library` has every skill, itself included; `tools` every tool that is
-/// registered by itself.
-pub fn flatten(name: &Name, library: &Library, tools: &Registry) -> Result<Flat, FileError> {
+/// Resolves everything that a skill contains. `library` has all skills, including this one; `tools` has all registered
+/// tools.
+pub fn flatten(
+    name: &Name,
+    library: &Library,
+    tools: &Registry,
+) -> Result<Flat, DefinitionFileError> {
     let mut flattening = Flattening {
         library,
         tools,
@@ -52,22 +55,27 @@ pub fn flatten(name: &Name, library: &Library, tools: &Registry) -> Result<Flat,
 struct Flattening<'a> {
     library: &'a Library,
     tools: &'a Registry,
-    /// Each skill is flattened once, however many include it.
+    /// Resolved skills: each is resolved once, even if several skills include it.
     done: HashMap<Name, Arc<Flat>>,
-    /// The skills on the way to the one that is looked at, and where each includes the next.
+    /// The skills on the path to the current one, and where each includes the next.
     path: Vec<(&'a Skill, Place)>,
 }
 
-fn complaint(file: &Path, place: Place, message: String, fix: String) -> FileError {
+fn rule_error(
+    file: &Path,
+    place: Place,
+    message: String,
+    fix: impl Into<Hint>,
+) -> DefinitionFileError {
     let fault = Fault {
         place: Some(place),
         ..Fault::new(message)
     };
-    Complaint::rule(fault, fix).in_file(file, About::Skill)
+    DefinitionFault::rule(fault, fix).in_file(file, DefinitionKind::Skill, "")
 }
 
 impl<'a> Flattening<'a> {
-    fn skill(&mut self, name: &Name) -> Result<Arc<Flat>, FileError> {
+    fn skill(&mut self, name: &Name) -> Result<Arc<Flat>, DefinitionFileError> {
         if let Some(done) = self.done.get(name) {
             return Ok(Arc::clone(done));
         }
@@ -84,7 +92,7 @@ impl<'a> Flattening<'a> {
         Ok(flat)
     }
 
-    fn collection(&mut self, skill: &'a Skill) -> Result<Flat, FileError> {
+    fn collection(&mut self, skill: &'a Skill) -> Result<Flat, DefinitionFileError> {
         let mut flat = Flat::default();
         for include in &skill.includes {
             self.path.push((skill, include.place));
@@ -134,24 +142,21 @@ impl<'a> Flattening<'a> {
         skill: &Skill,
         include: &Include,
         flat: &mut Flat,
-    ) -> Result<(), FileError> {
+    ) -> Result<(), DefinitionFileError> {
         let name = &include.skill;
-        let wrong = |message, fix| complaint(&skill.file, include.place, message, fix);
+        let wrong = |message, fix: Hint| rule_error(&skill.file, include.place, message, fix);
         if let Some(start) = self.path.iter().position(|(other, _)| other.name == *name) {
             let circle = self.path[start..].iter().map(|(skill, _)| &skill.name);
             let circle: Vec<String> = circle.chain([name]).map(ToString::to_string).collect();
-            let message = format!("the includes go in a circle: {}", circle.join(" → "));
-            // Told where the person is: in the skill that was asked for.
+            let message = format!("the includes form a cycle: {}", circle.join(" → "));
+            // Reported at the skill that the user asked for.
             let (first, place) = self.path[0];
-            let fix = "leave one of these includes out".to_owned();
-            return Err(complaint(&first.file, place, message, fix));
+            let fix = "remove one of these includes";
+            return Err(rule_error(&first.file, place, message, fix));
         }
-        if self.path.len() > DEEPEST {
-            let message = format!("skills include each other more than {DEEPEST} deep");
-            return Err(wrong(
-                message,
-                "include fewer skills in each other".to_owned(),
-            ));
+        if self.path.len() > MAX_DEPTH {
+            let message = format!("skills are nested more than {MAX_DEPTH} levels deep");
+            return Err(wrong(message, "reduce the nesting".into()));
         }
         if !self.library.contains_key(name) {
             let known: Vec<String> = self.library.keys().map(ToString::to_string).collect();
@@ -160,12 +165,13 @@ impl<'a> Flattening<'a> {
                 .map(String::as_str)
                 .filter(|known| *known != skill.name.to_string());
             let fix = match nearest::best(&name.to_string(), known) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => {
-                    "add that skill first; `agents skill list` shows those there are".to_owned()
-                }
+                Some(near) => hint!("did you mean `{}`?", near),
+                None => hint!(
+                    "add that skill first; {} lists all skills",
+                    suggest::skill_list()
+                ),
             };
-            return Err(wrong(format!("there is no skill `{name}`"), fix));
+            return Err(wrong(format!("skill `{name}` does not exist"), fix));
         }
         let included = self.skill(name)?;
         for inner in included.includes.iter().chain([name]) {
@@ -182,11 +188,11 @@ impl<'a> Flattening<'a> {
                 let near =
                     nearest::best(&change.tool.to_string(), names.iter().map(String::as_str));
                 let fix = near.map_or_else(
-                    || format!("`agents skill tools {name}` shows those it has"),
-                    |near| format!("did you mean `{near}`?"),
+                    || hint!("{} lists its tools", suggest::skill_tools(name)),
+                    |near| hint!("did you mean `{}`?", near),
                 );
                 let message = format!("the skill `{name}` has no tool `{}`", change.tool);
-                return Err(complaint(&skill.file, change.place, message, fix));
+                return Err(rule_error(&skill.file, change.place, message, fix));
             };
             tool.change(change.change.clone(), skill, change.place)?;
         }
@@ -208,17 +214,22 @@ impl<'a> Flattening<'a> {
         Ok(())
     }
 
-    fn named(&self, skill: &Skill, used: &Use) -> Result<FlatTool, FileError> {
+    fn named(&self, skill: &Skill, used: &Use) -> Result<FlatTool, DefinitionFileError> {
         let spec = self.tools.get(&used.tool.to_string()).map_err(|error| {
             let near = match &error {
                 RegistryError::NotFound { nearest, .. } => nearest.first(),
                 _ => None,
             };
             let fix = near.map_or_else(
-                || "add that tool first; `agents tool list` shows those there are".to_owned(),
-                |near| format!("did you mean `{near}`?"),
+                || {
+                    hint!(
+                        "add that tool first; {} lists all tools",
+                        suggest::tool_list()
+                    )
+                },
+                |near| hint!("did you mean `{}`?", near),
             );
-            complaint(&skill.file, used.place, error.to_string(), fix)
+            rule_error(&skill.file, used.place, error.to_string(), fix)
         })?;
         let mut tool = registered(spec);
         if used.has_override() {
@@ -243,15 +254,15 @@ impl FlatTool {
         change: CapabilityChange,
         skill: &Skill,
         place: Place,
-    ) -> Result<(), FileError> {
+    ) -> Result<(), DefinitionFileError> {
         let changed = change.apply(&self.spec.capability);
         self.spec.capability = changed.map_err(|error| {
             let message = format!("`{}`: {error}", self.spec.name);
-            complaint(
+            rule_error(
                 &skill.file,
                 place,
                 message,
-                "leave that out of the override".to_owned(),
+                "remove that from the override".to_owned(),
             )
         })?;
         self.changes.push(change);
@@ -260,8 +271,13 @@ impl FlatTool {
 }
 
 impl Flat {
-    /// Adds a tool; one of the same name gives way, and leaves what was said of it.
-    fn push(&mut self, tool: FlatTool, skill: &Skill, place: Place) -> Result<(), FileError> {
+    /// Adds a tool. It replaces an earlier one with the same name, whose overrides are kept.
+    fn push(
+        &mut self,
+        tool: FlatTool,
+        skill: &Skill,
+        place: Place,
+    ) -> Result<(), DefinitionFileError> {
         let there = self
             .tools
             .iter()
@@ -293,10 +309,14 @@ impl Flat {
 }
 
 /// The agent skills at a path that a skill names.
-fn agent_skills(skill: &Skill, folder: &Path, place: Place) -> Result<Vec<AgentSkill>, FileError> {
+fn agent_skills(
+    skill: &Skill,
+    folder: &Path,
+    place: Place,
+) -> Result<Vec<AgentSkill>, DefinitionFileError> {
     let wrong = |message: String| {
-        let fix = "name a folder that holds a SKILL.md, or folders that do".to_owned();
-        complaint(&skill.file, place, message, fix)
+        let fix = "name a folder that contains a SKILL.md, or whose subfolders do".to_owned();
+        rule_error(&skill.file, place, message, fix)
     };
     let found = agent::find(folder)
         .map_err(|error| wrong(format!("`{}` cannot be opened: {error}", folder.display())))?;

@@ -1,7 +1,7 @@
-//! Opening files beneath a folder without ever leaving it.
+//! Opens files below a folder without ever leaving it.
 //!
-//! Nothing on the way is followed ([`Root`]); only when the last name is a link, and it leads to a
-//! file of the same folder, is that file opened instead.
+//! No link on the path is followed ([`Root`]); only when the last name is a link to a file of the
+//! same folder is that file opened instead.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,13 +9,13 @@ use std::io::{self, Read as _};
 use cleveragents_domain::{FileKind, FileMode, TreePath};
 use cleveragents_sandbox::Root;
 
-/// A link may lead to another so many times.
-const MOST_LINKS: usize = 8;
+/// Maximum number of consecutive links.
+const MAX_LINKS: usize = 8;
 
-/// Opens a regular file beneath a folder; `None` when there is nothing.
+/// Opens a regular file below a folder; `None` when it does not exist.
 pub(crate) fn open(root: &Root, path: &TreePath) -> io::Result<Option<File>> {
     let mut path = path.clone();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Some(stat) = root.stat(&path)? else {
             return Ok(None);
         };
@@ -26,10 +26,10 @@ pub(crate) fn open(root: &Root, path: &TreePath) -> io::Result<Option<File>> {
             None => return Err(refused("it is a device, socket or pipe")),
         }
     }
-    Err(refused("its links go in circles"))
+    Err(refused("it is a symlink loop"))
 }
 
-/// The beginning of a file, and whether there is more.
+/// Reads up to `most` bytes of a file; also returns whether there is more.
 pub(crate) fn read(mut file: File, most: usize) -> io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
@@ -39,11 +39,11 @@ pub(crate) fn read(mut file: File, most: usize) -> io::Result<(Vec<u8>, bool)> {
     Ok((bytes, has_more))
 }
 
-/// Where a link leads, as long as that is beneath the same folder.
+/// Target of a link, if it is below the same folder.
 fn target(root: &Root, path: &TreePath) -> io::Result<TreePath> {
     let link = root.read_link(path)?;
     if link.starts_with(b"/") {
-        return Err(refused("it is a link out of the folder"));
+        return Err(refused("it is a symlink that points outside the folder"));
     }
     let mut names: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b'/').collect();
     names.pop();
@@ -52,7 +52,7 @@ fn target(root: &Root, path: &TreePath) -> io::Result<TreePath> {
             b"" | b"." => {}
             b".." => {
                 if names.pop().is_none() {
-                    return Err(refused("it is a link out of the folder"));
+                    return Err(refused("it is a symlink that points outside the folder"));
                 }
             }
             name => names.push(name),

@@ -1,4 +1,4 @@
-//! `AGENTS.md`: what a repository asks of whoever works on its code, from its root down to a folder.
+//! `AGENTS.md` and `CLAUDE.md`: a repository's instructions for agents, from its root down to a folder.
 
 use std::io;
 use std::path::Path;
@@ -8,27 +8,30 @@ use cleveragents_sandbox::Root;
 
 use crate::inside;
 
-/// The name of the file.
-const FILE: &[u8] = b"AGENTS.md";
+/// The names of the files, in the order in which they are read.
+const FILES: [&[u8]; 2] = [b"AGENTS.md", b"CLAUDE.md"];
 
-/// So much of one file is read, and of all together.
-pub const ONE: usize = 32 << 10;
-/// So much of all files together is read.
-pub const ALL: usize = 64 << 10;
+/// The whole content of a `CLAUDE.md` that only points to the other file.
+const POINTER: &str = "@AGENTS.md";
+
+/// Maximum number of bytes read of one file.
+pub const MAX_FILE_BYTES: usize = 32 << 10;
+/// Maximum number of bytes read of all files together.
+pub const MAX_TOTAL_BYTES: usize = 64 << 10;
 
 /// The instructions of one folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
-    /// The file, from the root.
+    /// Path of the file, from the root.
     pub path: String,
-    /// What it says; bytes that are not UTF-8 are replaced.
+    /// Text; bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// Whether there is more of it than was read.
+    /// Whether the file is longer than what was read.
     pub is_cut: bool,
 }
 
-/// The instructions from the root of a repository down to a folder in it, the root's first. A file
-/// that cannot be read, or is a link out of the root, is left out.
+/// Reads the instructions from the root of a repository down to a folder in it, root first. Unreadable files and links
+/// out of the root are skipped.
 pub fn instructions(root: &Path, folder: &Path) -> io::Result<Vec<Instruction>> {
     let inner = folder.strip_prefix(root).map_err(|_| {
         let message = format!("`{}` is not in `{}`", folder.display(), root.display());
@@ -44,27 +47,36 @@ pub fn instructions(root: &Path, folder: &Path) -> io::Result<Vec<Instruction>> 
     Ok(instructions_in(&Root::open(root)?, folder.as_ref()))
 }
 
-/// The same beneath a folder that is open already.
+/// Like [`instructions`], below a folder that is already open.
 pub fn instructions_in(root: &Root, folder: Option<&TreePath>) -> Vec<Instruction> {
     let mut found = Vec::new();
-    let mut left = ALL;
+    let mut left = MAX_TOTAL_BYTES;
     let folders = std::iter::successors(folder.cloned(), TreePath::parent);
     let mut folders: Vec<Option<TreePath>> = folders.map(Some).collect();
     folders.push(None);
-    for folder in folders.into_iter().rev() {
+    let folders = folders.into_iter().rev();
+    for (folder, name) in folders.flat_map(|folder| FILES.map(|name| (folder.clone(), name))) {
         let path = match folder {
-            Some(folder) => folder.join(FILE),
-            None => TreePath::from_bytes(FILE),
+            Some(folder) => folder.join(name),
+            None => TreePath::from_bytes(name),
         };
         let Ok(path) = path else { continue };
         let Ok(Some(file)) = inside::open(root, &path) else {
             continue;
         };
-        let Ok((bytes, is_cut)) = inside::read(file, ONE.min(left)) else {
+        let Ok((bytes, is_cut)) = inside::read(file, MAX_FILE_BYTES.min(left)) else {
             continue;
         };
+        let text = decode(&bytes, is_cut);
+        // Many repositories have the same text under both names.
+        let is_repeated = text.trim() == POINTER
+            || found.last().is_some_and(|last: &Instruction| {
+                last.text == text && folder_of(&last.path) == folder_of(&path.to_string())
+            });
+        if is_repeated {
+            continue;
+        }
         left -= bytes.len();
-        let text = whole_letters(&bytes, is_cut);
         if !text.trim().is_empty() || is_cut {
             found.push(Instruction {
                 path: path.to_string(),
@@ -76,8 +88,13 @@ pub fn instructions_in(root: &Root, folder: Option<&TreePath>) -> Vec<Instructio
     found
 }
 
-/// The text of bytes; a letter that was cut in two at the end is left out.
-fn whole_letters(bytes: &[u8], is_cut: bool) -> String {
+/// The parent folder of a path; empty for the root.
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Decodes bytes; an incomplete character at the end is dropped.
+fn decode(bytes: &[u8], is_cut: bool) -> String {
     let text = String::from_utf8_lossy(bytes);
     if is_cut {
         text.trim_end_matches('\u{fffd}').to_owned()

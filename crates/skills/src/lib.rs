@@ -1,10 +1,10 @@
 //! Skills: collections of tools, Agent Skills folders, and project instructions.
 //!
-//! A [`Skill`] is a YAML file that puts tools together: named ones, whole groups,
-//! tools of its own, servers, folders of agent skills, and other skills. [`flatten`] turns it into
-//! one list in a fixed order. An [`AgentSkill`] is a folder with a `SKILL.md`. Both come to a model
-//! only through the gate: nothing here runs anything without a permit, and no text of a skill can
-//! permit anything.
+//! A [`Skill`] is a YAML file that combines tools: named ones, whole groups, tools of its own,
+//! servers, folders of agent skills, and other skills. [`flatten`] resolves it to one list in a
+//! fixed order. An [`AgentSkill`] is a folder with a `SKILL.md`. Models use both only through the
+//! gate: nothing here runs anything without a permit, and no text of a skill can grant a
+//! permission.
 
 pub mod agent;
 pub mod collection;
@@ -18,5 +18,7 @@ pub use agent::AgentSkill;
 pub use collection::Skill;
 pub use flat::{Definition, Flat, FlatServer, FlatTool, Library, Origin, Summary};
 pub use flatten::flatten;
-pub use instructions::{ALL, Instruction, ONE, instructions, instructions_in};
+pub use instructions::{
+    Instruction, MAX_FILE_BYTES, MAX_TOTAL_BYTES, instructions, instructions_in,
+};
 pub use registry::registry;

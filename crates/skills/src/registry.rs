@@ -1,4 +1,4 @@
-//! [`registry`]: the tools of skills, made stricter as the skills say, for a gate.
+//! [`registry`]: the tools of skills for a gate, with the skills' overrides applied.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cleveragents_tools::{Registry, RegistryError, TightenError, Tool, ToolName};
 use crate::agent::{self, AgentSkill};
 use crate::flat::{Flat, Origin};
 
-/// The tools of some skills as a registry: those, and the others that are named.
+/// Creates a registry of the tools of some skills and further named tools.
 pub fn registry(
     all: &Registry,
     skills: &[Flat],

@@ -1,11 +1,11 @@
-//! Skills in YAML: their files, broken in every way, and what becomes of them when they are flattened.
+//! Skills in YAML: invalid files of every kind, and the flattening of valid ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose as _, Name};
+use cleveragents_domain::{Code, DefinitionFileError, Diagnose as _, Name};
 use cleveragents_skills::{Definition, Flat, Library, collection, flatten, registry};
-use cleveragents_tools::{FileError, Registry, TightenError, custom};
+use cleveragents_tools::{Registry, TightenError, custom};
 use serde_json::{Value, json};
 
 fn variables(name: &str) -> Option<String> {
@@ -20,7 +20,7 @@ fn tools() -> Registry {
     registry
 }
 
-fn read(text: &str) -> Result<collection::Skill, FileError> {
+fn read(text: &str) -> Result<collection::Skill, DefinitionFileError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
     collection::read(text, &folder.join("x.yaml"), &variables)
 }
@@ -32,7 +32,7 @@ fn put(library: &mut Library, text: &str) -> Name {
     name
 }
 
-/// Some skills that others can include.
+/// Skills that others can include.
 fn library() -> Library {
     let mut library = Library::new();
     for text in [
@@ -68,7 +68,7 @@ fn broken_files() -> Vec<PathBuf> {
     files
 }
 
-/// The first line of each file says what its error must hold: the place, the message, the fix.
+/// The first line of each file contains the expected error: the position, the message, the fix.
 #[test]
 fn every_broken_file_has_one_error_with_file_place_and_fix() {
     let files = broken_files();
@@ -82,14 +82,14 @@ fn every_broken_file_has_one_error_with_file_place_and_fix() {
             library.insert(name.clone(), Definition::Collection(Box::new(skill)));
             flatten(&name, &library, &tools())
         });
-        let told = match outcome {
+        let message = match outcome {
             Ok(_) => "nothing is wrong".to_owned(),
             Err(error) => {
                 assert!(matches!(
                     error.code(),
                     Code::MalformedSkill | Code::InvalidSkill
                 ));
-                let hint = error.hint().expect("a fix");
+                let hint = error.hint().expect("a fix").neutral();
                 assert!(
                     !hint.is_empty() && error.line > 0 && error.column > 0,
                     "{error}"
@@ -103,17 +103,19 @@ fn every_broken_file_has_one_error_with_file_place_and_fix() {
             .expect("a name")
             .to_string_lossy()
             .into_owned();
-        let told = told.replace(&format!("{folder}/"), "");
-        let told = told
+        let message = message.replace(&format!("{folder}/"), "");
+        let message = message
             .strip_prefix(&format!("{name}:"))
-            .unwrap_or(&told)
+            .unwrap_or(&message)
             .to_owned();
         let expected = text.lines().next().unwrap_or_default();
         let expected = expected
             .strip_prefix("# expects: ")
             .expect("what is expected");
-        if told != expected {
-            wrong.push(format!("{name}\n  expected {expected}\n  told     {told}"));
+        if message != expected {
+            wrong.push(format!(
+                "{name}\n  expected {expected}\n  message     {message}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -157,7 +159,7 @@ skill:
         tool.expect("there").spec.capability.needs_approval
     };
     assert!(write(&flat_file) && write(&wrapped));
-    // What may be a secret is not put in.
+    // Variables that may be secrets are not replaced.
     for flat in [&flat_file, &wrapped] {
         assert_eq!(flat.servers[0].server.definition["env"]["KEY"], "${SECRET}");
         assert_eq!(flat.agent_skills[0].0.name, "minimal");
@@ -165,7 +167,7 @@ skill:
 }
 
 #[test]
-fn the_order_is_fixed_and_the_nearer_place_counts() {
+fn the_order_is_fixed_and_the_nearer_definition_wins() {
     let flat = flat(
         "name: local/x
 description: d
@@ -180,6 +182,7 @@ agent_skills: [../corpus/with-folders]
 ",
     );
     let expected = [
+        "builtin/apply-patch",
         "builtin/file-copy",
         "builtin/file-delete",
         "builtin/file-edit",
@@ -217,19 +220,18 @@ agent_skills: [../corpus/with-folders]
         .collect();
     assert_eq!(sources, ["builtin", "custom", "agent_skill"]);
     let summary = flat.summary();
-    assert_eq!(summary.total, 15);
-    assert_eq!(summary.read_only + summary.writes, 15);
-    assert_eq!(summary.total, 15);
+    assert_eq!(summary.total, 16);
+    assert_eq!(summary.read_only + summary.writes, 16);
 }
 
 #[test]
-fn what_is_said_of_a_tool_holds_wherever_it_comes_from() {
+fn overrides_of_all_occurrences_of_a_tool_apply() {
     let mut library = library();
     put(
         &mut library,
         "name: local/careful\ndescription: d\ntools: [{name: builtin/shell, override: {capability: {human_approval_required: true}}}]\n",
     );
-    // The skill itself names the tool again, without a word, and as a group.
+    // The skill itself names the tool again, without overrides, and as a group.
     let name = put(
         &mut library,
         "name: local/x\ndescription: d\nincludes: [local/careful]\ntools: [builtin/shell]\nbuiltins: [{group: shell}]\n",
@@ -249,7 +251,7 @@ fn what_is_said_of_a_tool_holds_wherever_it_comes_from() {
 }
 
 #[test]
-fn a_registry_holds_what_skills_hold_and_nothing_else() {
+fn a_registry_contains_only_the_tools_of_its_skills() {
     let one = flat(
         "name: local/x\ndescription: d\ntools: [builtin/file-read]\nagent_skills: [../corpus/minimal]\n",
     );
@@ -274,7 +276,7 @@ fn a_registry_holds_what_skills_hold_and_nothing_else() {
 }
 
 #[test]
-fn a_registry_refuses_to_make_a_tool_freer() {
+fn a_registry_refuses_to_loosen_a_tool() {
     let change = cleveragents_tools::CapabilityChange {
         access: Some(cleveragents_tools::Access::Reads),
         ..Default::default()
@@ -292,8 +294,8 @@ fn a_registry_refuses_to_make_a_tool_freer() {
 }
 
 #[test]
-fn a_skill_that_many_include_is_looked_at_once() {
-    // Without memory this would take two to the power of thirty steps.
+fn a_skill_that_many_include_is_resolved_once() {
+    // Without memoization this would take two to the power of thirty steps.
     let mut library = library();
     put(
         &mut library,
@@ -349,7 +351,7 @@ fn the_schema_for_editors_agrees_with_the_reader() {
     ] {
         assert!(!validator.is_valid(&wrong), "{wrong}");
     }
-    // Much of what is broken an editor sees: the rest are rules that no schema tells.
+    // An editor detects many of the problems by the schema; the rest are rules that no schema can express.
     let (mut all, mut seen) = (0, 0);
     for file in broken_files() {
         let text = std::fs::read_to_string(file).expect("text");
@@ -362,7 +364,7 @@ fn the_schema_for_editors_agrees_with_the_reader() {
 
 #[test]
 fn the_example_of_the_documentation_works() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/skills.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/skills.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let example = page
         .split("```yaml\n")

@@ -1,9 +1,10 @@
-//! One value per key, built once, however many threads ask for it at the same instant.
+//! A cache that builds one value per key exactly once, even when many threads request it at the
+//! same time.
 //!
-//! This is the rule behind [`crate::EngineCache`]: the outer map is locked only to find the slot of
-//! a key, and the slot of a key is locked while its value is looked up or built. So two callers of
-//! one key get the same value, callers of different keys never wait for each other, a failed build
-//! leaves the slot empty for the next caller, and the cache itself keeps nothing alive.
+//! [`crate::EngineCache`] relies on this: the outer map is locked only to find the slot of a key,
+//! and the slot is locked while its value is looked up or built. Callers of one key therefore share
+//! the same value, callers of different keys never wait for each other, a failed build leaves the
+//! slot empty for the next caller, and the cache itself keeps nothing alive.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,7 +13,7 @@ use super::sync::{Arc, Mutex, PoisonError, Weak};
 
 type Slot<V> = Arc<Mutex<Weak<V>>>;
 
-/// Shared values by key, freed when the last user lets go.
+/// Shared values by key. A value is freed when its last user drops it.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     slots: Mutex<HashMap<K, Slot<V>>>,
@@ -25,7 +26,7 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
         }
     }
 
-    /// Gives the living value of a key, or builds it.
+    /// Returns the live value of a key, or builds it.
     pub(crate) fn get_or_build<E>(
         &self,
         key: &K,
@@ -46,8 +47,8 @@ impl<K: Eq + Hash + Clone, V> Cache<K, V> {
         if let Some(slot) = slots.get(key) {
             return Arc::clone(slot);
         }
-        // A new key is rare: the moment to forget slots that nobody uses any more. A slot with a
-        // second owner is being looked at, so it stays whatever it holds.
+        // New keys are rare, so this is the moment to drop unused slots. A slot with a second owner
+        // is in use by another caller and stays whatever it holds.
         slots.retain(|_, slot| {
             Arc::strong_count(slot) > 1
                 || slot

@@ -1,33 +1,33 @@
-//! Message numbers that units of a transaction took and that the rows of their sessions do not show
-//! yet.
+//! In-memory message counters: sequence numbers that units of a transaction have allocated but not
+//! yet written to the rows of their sessions.
 //!
 //! Units that share a commit often append to the same session. The first one reads the session's
 //! next number, the others count on from there in memory, and the row is written once for all of
-//! them. Nobody can see the difference, because of one rule: the counters are settled, which means
-//! written and forgotten, before anything that could read or write the row of a session.
+//! them. This is invisible to readers because of one rule: the counters are flushed (written and
+//! cleared) before any statement that could read or write the row of a session.
 //!
-//! - Within a unit, [`UnitOfWork`](crate::UnitOfWork) settles before every statement, except the
-//!   few that it is told cannot meet a session's row.
-//! - Between units, the writer settles before it commits and before it ends a savepoint.
-//! - What is taken back takes its counters with it. They are only ever shared by units that are
-//!   taken back together; a unit in a savepoint of its own begins and ends without any.
+//! - Within a unit, [`UnitOfWork`](crate::UnitOfWork) flushes before every statement, except the
+//!   few that are declared not to touch a session's row.
+//! - Between units, the writer flushes before it commits and before it ends a savepoint.
+//! - A rollback discards the counters with it. Counters are only shared by units that are rolled
+//!   back together; a unit in a savepoint of its own begins and ends without any.
 
 use cleveragents_domain::{SessionId, Timestamp};
 
 use crate::error::Error;
 use crate::value::{Param, params};
 
-/// With this many sessions in hand all are settled, so that finding one stays cheap.
+/// Maximum number of sessions held before all are flushed, so that the linear lookup stays cheap.
 const SESSIONS: usize = 64;
 
-/// What was taken and not yet written.
+/// Allocated numbers that are not yet written.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    taken: Vec<Taken>,
+    allocated: Vec<AllocatedNumbers>,
 }
 
 #[derive(Debug)]
-struct Taken {
+struct AllocatedNumbers {
     session: SessionId,
     next: u64,
     count: u64,
@@ -36,29 +36,30 @@ struct Taken {
 }
 
 impl Counters {
-    /// Reads the next number of a session.
+    /// Reads the next sequence number of a session.
     pub(crate) const READ: &str = "SELECT next_sequence FROM sessions WHERE session_id = ?1";
 
-    /// Takes numbers, counts them, and tells when that was.
+    /// Advances the next sequence number, adds to the content size, and sets the update time of a
+    /// session.
     pub(crate) const UPDATE: &str = "UPDATE sessions SET next_sequence = next_sequence + ?2, \
          content_bytes = content_bytes + ?3, updated_at = ?4 WHERE session_id = ?1";
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.taken.is_empty()
+        self.allocated.is_empty()
     }
 
     pub(crate) const fn is_full(&self) -> bool {
-        self.taken.len() >= SESSIONS
+        self.allocated.len() >= SESSIONS
     }
 
-    /// Forgets what was taken: it was taken back.
+    /// Drops the allocated numbers after a rollback.
     pub(crate) fn discard(&mut self) {
-        self.taken.clear();
+        self.allocated.clear();
     }
 
-    /// Remembers the next number of a session, as it was read.
+    /// Stores the next number of a session, as read from its row.
     pub(crate) fn remember(&mut self, session: SessionId, next: u64) {
-        self.taken.push(Taken {
+        self.allocated.push(AllocatedNumbers {
             session,
             next,
             count: 0,
@@ -67,7 +68,8 @@ impl Counters {
         });
     }
 
-    /// Takes the next numbers of a session and gives the first, `None` when it is not remembered.
+    /// Allocates `count` consecutive numbers of a session and returns the first; `None` when the
+    /// session is not in memory.
     pub(crate) fn take(
         &mut self,
         session: SessionId,
@@ -75,32 +77,37 @@ impl Counters {
         content_bytes: u64,
         at: Timestamp,
     ) -> Option<u64> {
-        let taken = self
-            .taken
+        let allocated = self
+            .allocated
             .iter_mut()
-            .find(|taken| taken.session == session)?;
-        let first = taken.next;
-        taken.next += count;
-        taken.count += count;
-        taken.content_bytes += content_bytes;
-        taken.at = at;
+            .find(|allocated| allocated.session == session)?;
+        let first = allocated.next;
+        allocated.next += count;
+        allocated.count += count;
+        allocated.content_bytes += content_bytes;
+        allocated.at = at;
         Some(first)
     }
 
-    /// Writes what was taken with `execute` and forgets it.
-    pub(crate) fn settle(
+    /// Writes all allocated numbers with `execute` and clears them.
+    pub(crate) fn write(
         &mut self,
         mut execute: impl FnMut(&str, &[Param<'_>]) -> Result<u64, Error>,
     ) -> Result<(), Error> {
-        for taken in self.taken.drain(..) {
+        for allocated in self.allocated.drain(..) {
             let touched = execute(
                 Self::UPDATE,
-                params![taken.session, taken.count, taken.content_bytes, taken.at],
+                params![
+                    allocated.session,
+                    allocated.count,
+                    allocated.content_bytes,
+                    allocated.at
+                ],
             )?;
             if touched != 1 {
                 return Err(Error::Internal(format!(
-                    "{touched} sessions {} took the numbers of its messages",
-                    taken.session
+                    "updating the message counter of session {} changed {touched} rows",
+                    allocated.session
                 )));
             }
         }

@@ -1,6 +1,6 @@
-//! Where the two databases must differ, both variants stand here side by side.
+//! The two supported databases, and the SQL in which they differ, with both variants side by side.
 
-/// Which database answers.
+/// The database behind an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Embedded SQLite.
@@ -10,7 +10,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The name shown to people.
+    /// Display name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -18,7 +18,7 @@ impl Dialect {
         }
     }
 
-    /// A lock that orders the numbering of events, held to the end of the transaction.
+    /// Statement that takes the lock ordering event numbers, held to the end of the transaction.
     ///
     /// SQLite has one writer at a time, so the order of numbers is the order of commits. PostgreSQL
     /// would let a later commit carry an earlier number, and a reader resuming after the later one
@@ -32,8 +32,8 @@ impl Dialect {
         }
     }
 
-    /// A lock that orders changes of resource types, resources and projects, held to the end of the
-    /// transaction. SQLite has one writer at a time and needs none.
+    /// Statement that takes the lock ordering changes of resource types, resources and projects,
+    /// held to the end of the transaction. SQLite has one writer at a time and needs none.
     pub(crate) const fn lock_registry(self) -> Option<&'static str> {
         match self {
             Self::Sqlite => None,
@@ -43,7 +43,7 @@ impl Dialect {
         }
     }
 
-    /// Appended to a `SELECT` whose row must not change until the transaction ends.
+    /// Suffix for a `SELECT` whose row must not change until the transaction ends.
     pub(crate) const fn for_update(self) -> &'static str {
         match self {
             Self::Sqlite => "",
@@ -52,7 +52,7 @@ impl Dialect {
     }
 }
 
-/// Rewrites `?1` to `$1` for PostgreSQL. Statements hold no other question mark.
+/// Rewrites `?1` to `$1` for PostgreSQL. Statements contain no other question mark.
 pub(crate) fn numbered_for_postgres(sql: &str) -> String {
     sql.replace('?', "$")
 }

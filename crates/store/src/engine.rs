@@ -14,17 +14,17 @@ use crate::sqlite::SqliteEngine;
 use crate::transaction::{Reader, Transaction, Unit, UnitOfWork, Verdict};
 use crate::url::{DatabaseUrl, Target};
 
-/// Called with (done, whole) while long work goes on.
+/// Callback for the progress of long operations, called with (completed, total).
 pub type ProgressCallback = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// How engines are opened.
+/// Settings for opening engines.
 #[derive(Clone)]
 pub struct Options {
-    /// How long to wait for other processes before giving up with `busy`.
+    /// Maximum wait for other processes before failing with `busy`.
     pub busy_timeout: Duration,
-    /// The most connections: readers of SQLite, all of PostgreSQL.
+    /// Maximum number of connections: for SQLite only readers count, for PostgreSQL all.
     pub connections: usize,
-    /// Told of the progress of migrations.
+    /// Receives the progress of migrations.
     pub progress: Option<ProgressCallback>,
 }
 
@@ -40,16 +40,15 @@ impl Default for Options {
 
 /// The engines of this process, one per database.
 ///
-/// Any number of threads asking for one URL at the same moment get the same engine, opened and
-/// migrated once. Different URLs do not wait for each other, a failure is not remembered, and an
-/// engine is closed when its last user drops it.
+/// Any number of threads asking for one URL at the same moment get the same engine, opened and migrated once. Different
+/// URLs do not wait for each other, a failure is not cached, and an engine is closed when its last user drops it.
 pub struct EngineCache {
     engines: Cache<DatabaseUrl, Engine>,
     options: Options,
 }
 
 impl EngineCache {
-    /// An empty cache whose engines are opened with `options`.
+    /// Creates an empty cache whose engines are opened with `options`.
     pub fn new(options: Options) -> Self {
         Self {
             engines: Cache::new(),
@@ -57,32 +56,33 @@ impl EngineCache {
         }
     }
 
-    /// The engine of a database, opened and migrated if this is its first user.
+    /// Returns the engine of a database; the first caller opens and migrates it.
     pub fn open(&self, url: &DatabaseUrl) -> Result<Arc<Engine>, Error> {
         self.engines
             .get_or_build(url, || Engine::open(url, &self.options, Policy::Upgrade))
     }
 
-    /// An engine on the database as it is, not migrated and not shared, to look at its state.
+    /// Opens the database without migrating or sharing it, to inspect its state.
     pub fn inspect(&self, url: &DatabaseUrl) -> Result<Engine, Error> {
         Engine::open(url, &self.options, Policy::Inspect)
     }
 }
 
-/// What is called after each commit.
+/// Hook that runs after each commit.
 type WrittenHook = Box<dyn Fn() + Send + Sync>;
 
-/// Who writes when nobody was named.
+/// Identity recorded for writes when none was set.
 const NOBODY_NAMED: &str = "local user";
 
-/// An open database, used by somebody: what is written down names them.
+/// An open database together with the identity that uses it. Events and audit entries record that identity.
 pub struct Engine {
     url: DatabaseUrl,
     backend: Arc<Backend>,
     identity: Arc<str>,
-    /// What is called after each commit, once somebody wants to know.
+    /// Hook that runs after each commit; set at most once.
     written: Arc<OnceLock<WrittenHook>>,
-    /// The engine this one was made from. The cache knows that one: while it lives, nobody opens another.
+    /// The cached engine from which [`acting_as`](Self::acting_as) made this one. Holding it keeps the cache from
+    /// opening the database a second time.
     _origin: Option<Arc<Self>>,
 }
 
@@ -120,7 +120,7 @@ impl Engine {
         })
     }
 
-    /// The same open database, used by somebody else.
+    /// Returns a handle to the same open database for another identity.
     #[must_use]
     pub fn acting_as(self: &Arc<Self>, identity: &str) -> Arc<Self> {
         Arc::new(Self {
@@ -132,18 +132,18 @@ impl Engine {
         })
     }
 
-    /// Calls `hook` after each unit of work that this process commits from now on. The first one stays; gives
-    /// `false` to others.
+    /// Calls `hook` after each unit of work that this process commits from now on. Only the first hook is kept; returns
+    /// `false` for later ones.
     pub fn when_written(&self, hook: impl Fn() + Send + Sync + 'static) -> bool {
         self.written.set(Box::new(hook)).is_ok()
     }
 
-    /// Who uses it.
+    /// Identity recorded for writes through this engine.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// The database it is open on.
+    /// URL of the open database.
     pub const fn url(&self) -> &DatabaseUrl {
         &self.url
     }
@@ -153,7 +153,7 @@ impl Engine {
         self.url.dialect()
     }
 
-    /// Names the database on its server, as [`crate::database_identity`] does. `None` for SQLite.
+    /// Name of the database on its server, as [`crate::database_identity`] computes it. `None` for SQLite.
     pub fn server_identity(&self) -> Result<Option<String>, Error> {
         match &*self.backend {
             Backend::Sqlite(_) => Ok(None),
@@ -167,10 +167,10 @@ impl Engine {
         &self.backend
     }
 
-    /// Runs a unit of work: all of it becomes durable, or none of it happened.
+    /// Runs a unit of work: all of it becomes durable, or none of it.
     ///
-    /// Returns once the commit is on disk. The closure may run more than once and on another
-    /// caller's thread, and must have no effect but through the unit. It must not use the engine.
+    /// Returns once the commit is on disk. The closure may run more than once and on another caller's thread, so it
+    /// must have no effects except through the unit. It must not use the engine.
     pub fn write<T, E, F>(&self, work: F) -> Result<T, E>
     where
         F: FnMut(&mut UnitOfWork<'_>) -> Result<T, E> + Send + 'static,
@@ -205,7 +205,7 @@ impl Engine {
         outcome
     }
 
-    /// Reads from one consistent state of the database, without waiting for writers.
+    /// Reads from one consistent snapshot of the database, without waiting for writers.
     pub fn read<T, E: From<Error>>(
         &self,
         work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
@@ -222,8 +222,8 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks that this thread is inside an engine. A closure that used the engine again would wait for
-/// itself, so it is refused.
+/// Marks that this thread is inside an engine. A closure that used the engine again would deadlock with itself, so the
+/// nested call is refused.
 struct Inside;
 
 impl Inside {
@@ -243,7 +243,7 @@ impl Drop for Inside {
     }
 }
 
-/// A closure with the place where its caller finds the outcome.
+/// A closure together with the slot in which its caller finds the outcome.
 struct Work<T, E, F> {
     closure: F,
     identity: Arc<str>,
@@ -272,7 +272,7 @@ where
     }
 
     fn fail(&mut self, error: Error) {
-        // A unit that had failed by itself keeps its own reason.
+        // A unit that failed on its own keeps its own error.
         if !matches!(self.outcome, Some(Err(_))) {
             self.outcome = Some(Err(error.into()));
         }

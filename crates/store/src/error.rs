@@ -1,12 +1,12 @@
-//! What can go wrong between us and a database, told in terms of what a person can do about it.
+//! Errors of the store, grouped by what a user can do about them.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use cleveragents_domain::{Code, Diagnose, Version};
+use cleveragents_domain::{Code, Diagnose, Hint, Version, hint, suggest};
 use serde_json::{Value, json};
 
-/// A failure of the store. Cloneable, because units of work that share a commit share its fate.
+/// An error of the store. Cloneable, because units of work that share a commit share its failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The URL does not name a database.
@@ -14,7 +14,7 @@ pub enum Error {
     InvalidUrl {
         /// The URL without its password.
         url: String,
-        /// What is wrong with it.
+        /// Reason why the URL is invalid.
         reason: String,
     },
     /// The database cannot be reached or opened.
@@ -22,116 +22,114 @@ pub enum Error {
     Unavailable {
         /// The database, without a password.
         database: String,
-        /// What the system said.
+        /// Error text of the operating system or database.
         reason: String,
     },
-    /// Another process kept the database for longer than the limit.
+    /// Another process held the database for longer than the busy timeout.
     #[error("the database stayed busy{}; nothing was written", wait_phrase(*.seconds))]
     Busy {
-        /// The limit that ran out, 0 when it is not known.
+        /// The timeout that expired, in seconds; 0 when unknown.
         seconds: u64,
     },
-    /// Another file, or none, is where the database was when it was opened.
+    /// The file at the database's path is missing or is not the one that was opened.
     #[error("the database file {database} was replaced or deleted while it was in use")]
     Replaced {
-        /// Where it was.
+        /// Path of the database.
         database: String,
     },
-    /// The file is not a sound database.
+    /// The file is not an intact SQLite database.
     #[error("the database {database} is damaged: {reason}")]
     Damaged {
-        /// The file.
+        /// Path of the database file.
         database: String,
-        /// What SQLite said.
+        /// Error text of SQLite.
         reason: String,
     },
-    /// The database was made by a newer program.
+    /// The database was created by a newer version of the program.
     #[error(
         "the database has schema version {found}, this program knows versions up to {known}; it was not touched"
     )]
     Newer {
-        /// The version found.
+        /// Schema version of the database.
         found: u64,
-        /// The newest version known.
+        /// Newest schema version this program knows.
         known: u64,
     },
-    /// No space left.
+    /// No disk space is left.
     #[error("the disk is full; nothing was written")]
     DiskFull,
-    /// The database may not be written.
+    /// The database is not writable.
     #[error("the database {database} cannot be written: {reason}")]
     ReadOnly {
-        /// The database.
+        /// The database, without a password.
         database: String,
-        /// What the system said.
+        /// Error text of the operating system or database.
         reason: String,
     },
-    /// A SQLite that can corrupt a database under concurrent writers.
+    /// The linked SQLite can corrupt a database under concurrent writers.
     #[error("SQLite {found} is linked, {needed} or newer is needed")]
     SqliteTooOld {
-        /// The version linked.
+        /// Linked version.
         found: String,
-        /// The version needed.
+        /// Minimum version.
         needed: &'static str,
     },
-    /// A statement failed for a reason that has no name of its own.
+    /// A statement failed for a reason that has no variant of its own.
     #[error("the database refused a statement: {0}")]
     Statement(String),
-    /// A key or rule of the schema was violated.
+    /// A key or constraint of the schema was violated.
     #[error("the database refused a row: {0}")]
     Constraint(String),
     /// The row changed between reading and writing.
-    #[error(
-        "{what} was changed by someone else: version {expected} was expected, it is at {actual}"
-    )]
+    #[error("{what} was changed by another process: expected version {expected}, found {actual}")]
     Conflict {
         /// The row, such as `session 01J…`.
         what: String,
-        /// The version the caller read.
+        /// Version that the caller read.
         expected: Version,
-        /// The version stored.
+        /// Version that is stored.
         actual: Version,
     },
-    /// A migration failed; the database is as it was.
-    #[error("migration {version} ({name}) failed and was taken back: {reason}")]
+    /// A migration failed; the database is unchanged.
+    #[error("migration {version} ({name}) failed and was rolled back: {reason}")]
     Migration {
-        /// Its number.
+        /// Number of the migration.
         version: u64,
-        /// Its name.
+        /// Name of the migration.
         name: String,
-        /// Why.
+        /// Error text.
         reason: String,
     },
-    /// Content that should be in the blob store is not, or is not what its hash says.
+    /// Stored content is missing, or does not match its hash.
     #[error("the content {hash} is {problem}")]
     Blob {
-        /// Its hash.
+        /// Hash of the content.
         hash: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: &'static str,
     },
     /// A stored value does not fit its type.
     #[error("{what} {problem}")]
     Stored {
-        /// What was read.
+        /// Name of the stored value.
         what: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// The lease under which a write was made belongs to someone else now.
+    /// The lease under which a write was made now belongs to another owner.
     #[error("the lease on {subject} with token {token} is no longer held{}", holder_phrase(.holder.as_ref()))]
     LeaseLost {
-        /// What the lease was for.
+        /// Subject of the lease.
         subject: String,
-        /// The token of the refused write.
+        /// Lease token of the refused write.
         token: u64,
-        /// Who holds it now.
+        /// Current holder, if any.
         holder: Option<String>,
     },
-    /// A rule of this crate was broken by its caller.
+    /// The caller violated a rule of this crate.
     #[error("{0}")]
     Internal(String),
-    /// A filter is too long; nothing was read.
+    /// A filter text is too long; nothing was read.
     #[error(transparent)]
     Filter(#[from] cleveragents_domain::FilterTooLong),
 }
@@ -149,7 +147,7 @@ fn holder_phrase(holder: Option<&String>) -> String {
 }
 
 impl Error {
-    /// A stored value that cannot be read back.
+    /// Creates the error for a stored value that cannot be read back.
     pub fn stored(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Stored {
             what: what.into(),
@@ -177,7 +175,7 @@ impl Error {
         }
     }
 
-    /// The damaged file, when that is what this error is about.
+    /// Path of the damaged file, when this error is about one.
     pub fn damaged_file(&self) -> Option<PathBuf> {
         match self {
             Self::Damaged { database, .. } => Some(PathBuf::from(database)),
@@ -209,47 +207,62 @@ impl Diagnose for Error {
         }
     }
 
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
+    fn hint(&self) -> Option<Hint> {
+        let text = match self {
             Self::InvalidUrl { .. } => {
                 "use sqlite:///absolute/path, sqlite:relative/path, sqlite::memory: or postgres://user@host/database"
             }
             Self::Unavailable { .. } => {
-                "check that the folder exists or the server runs, then run `agents diagnostics`"
+                return Some(hint!(
+                    "check that the folder exists or the server runs, then run {}",
+                    suggest::diagnostics()
+                ));
             }
             Self::Replaced { .. } => {
                 "end this process and start it again: it then uses the file that is there now"
             }
             Self::Busy { .. } => {
-                "try again, or allow a longer wait with `agents config set store.busy-timeout-seconds 120`"
+                return Some(hint!(
+                    "try again, or allow a longer wait with {}",
+                    suggest::config_set("store.busy-timeout-seconds", 120)
+                ));
             }
             Self::Damaged { .. } => {
-                "run `agents diagnostics --repair`: it sets the file aside, never deletes it, and saves what can be read"
+                return Some(hint!(
+                    "run {}: it sets the file aside, never deletes it, and saves what can be read",
+                    suggest::diagnostics_repair()
+                ));
             }
             Self::Newer { .. } => {
                 "use the newer program that made this database, or another CLEVERAGENTS_HOME"
             }
             Self::DiskFull => {
-                "free some space, for example with `agents cleanup run`, then try again"
+                return Some(hint!(
+                    "free some space, for example with {}, then try again",
+                    suggest::cleanup_run()
+                ));
             }
             Self::ReadOnly { .. } => {
                 "give yourself write permission, or set CLEVERAGENTS_HOME to a folder you own"
             }
             Self::SqliteTooOld { .. } => "build with the bundled SQLite",
             Self::Statement(_) | Self::Constraint(_) | Self::Stored { .. } | Self::Blob { .. } => {
-                "run `agents db check` to look for damage"
+                return Some(hint!("run {} to look for damage", suggest::db_check()));
             }
             Self::Conflict { .. } => {
                 "read it again, then repeat the command with the present version"
             }
             Self::Migration { .. } => {
-                "free some space and check permissions, then run `agents db upgrade`"
+                return Some(hint!(
+                    "free some space and check permissions, then run {}",
+                    suggest::db_upgrade()
+                ));
             }
             Self::LeaseLost { .. } => "another owner took over; start again from the stored state",
             Self::Filter(_) => "filter by a shorter part of the name",
             Self::Internal(_) => return None,
         };
-        Some(hint.to_owned())
+        Some(text.into())
     }
 
     fn details(&self) -> Value {

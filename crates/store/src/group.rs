@@ -1,25 +1,26 @@
 //! Group commit: units of work that arrive at the same time share one commit.
 //!
-//! There is no writer thread. The first caller leads: it runs everything queued so far on its own
-//! thread, its own unit first, then whatever was queued meanwhile, commits it all and wakes the
-//! others. A caller alone thus pays no hand-over, many callers share one disk flush, and those who
-//! were just woken come back while the first of them are already being run. Whoever is queued when
-//! a leader is done is promoted to lead the next batch.
+//! There is no writer thread. The first caller becomes the leader: on its own thread it runs its
+//! own unit, then everything queued meanwhile, commits the batch and wakes the other callers. A
+//! lone caller thus pays for no hand-over, many callers share one disk flush, and callers that were
+//! just woken can queue again while the leader is still running units. When a leader is done, one
+//! of the queued callers is promoted to lead the next batch.
 //!
-//! [`Writer::run`] does the work and gives each unit its own outcome; this file only decides who
-//! runs what, and is model-checked in `tests/model.rs`.
+//! [`Writer::run`] does the work and stores each unit's outcome; this file only decides which
+//! thread runs which unit, and is model-checked in `tests/model.rs`.
 
 use std::collections::VecDeque;
 
 use super::sync::{Arc, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, PoisonError};
 
-/// Runs batches. Must not panic and must leave its outcome in each unit.
+/// Runs batches. Must not panic and must leave an outcome in each unit.
 pub(crate) trait Writer {
-    /// A piece of work with a place for its outcome.
+    /// Work together with a slot for its outcome.
     type Unit;
 
-    /// Runs and commits a batch. `more` adds units that came in the meantime and says whether there
-    /// were any; asked when all units so far ran, it may wait a moment for some.
+    /// Runs and commits a batch. `more` appends units that arrived meanwhile and returns whether
+    /// there were any; it is called when all units so far have run, and may wait a moment for new
+    /// ones.
     fn run(
         &mut self,
         units: &mut Vec<Self::Unit>,
@@ -27,13 +28,13 @@ pub(crate) trait Writer {
     );
 }
 
-/// How a leader that ran everything there is waits for company before it commits.
+/// Strategy for how long a leader that ran all units waits for more before it commits.
 pub(crate) trait Linger {
-    /// What is left of the patience of one batch.
+    /// Remaining wait budget of one batch.
     type Patience: Default;
 
-    /// Waits until somebody is queued, as long as that seems worth it. Only asked when fewer have
-    /// come to this batch than to the last one.
+    /// Waits until a unit is queued, as long as that seems worthwhile. Only called when fewer units
+    /// joined this batch than the last one.
     fn wait(&self, patience: &mut Self::Patience, queued: &dyn Fn() -> usize);
 }
 
@@ -44,17 +45,17 @@ pub(crate) struct GroupCommit<W: Writer, L> {
     length: AtomicUsize,
     writer: Mutex<W>,
     linger: L,
-    /// The most units that share a commit.
+    /// Maximum number of units that share a commit.
     maximum: usize,
 }
 
 #[derive(Debug)]
 struct Queue<U> {
     waiting: VecDeque<Arc<Ticket<U>>>,
-    /// Whether somebody leads or was offered to; only a leader may take from `waiting`.
+    /// Whether there is a leader or the lead was offered; only a leader may take from `waiting`.
     led: bool,
     last_batch: usize,
-    /// The gate of all who are waiting and of those whom the leader took from here.
+    /// Gate of all queued callers and of those whose units the leader took from this queue.
     gate: Arc<Gate>,
 }
 
@@ -74,7 +75,7 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
         }
     }
 
-    /// Runs a unit, together with others that come at the same time, and gives it back with its
+    /// Runs a unit, together with others that arrive at the same time, and returns it with its
     /// outcome once that is durable.
     pub(crate) fn submit(&self, unit: W::Unit) -> W::Unit {
         let (ticket, mut leads) = {
@@ -95,7 +96,7 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
         }
     }
 
-    /// Uses the writer alone, between two batches.
+    /// Runs `work` with exclusive use of the writer, between two batches.
     pub(crate) fn with_writer<T>(&self, work: impl FnOnce(&mut W) -> T) -> T {
         work(&mut self.writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -105,7 +106,8 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
     }
 
     fn lead(&self) {
-        // The writer first: whoever arrives while it is busy elsewhere still joins this batch.
+        // Lock the writer first: callers that arrive while it is busy elsewhere still join this
+        // batch.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let expected = self.lock_queue().last_batch;
         let mut batch = Batch::default();
@@ -127,8 +129,8 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
         gate.open();
     }
 
-    /// Moves what is queued to the batch and says whether there was anything. If not, or if the
-    /// batch is full, nobody else can join it.
+    /// Moves queued units to the batch and returns whether there were any. If there were none, or
+    /// the batch is full, the batch is closed to new units.
     fn take(&self, batch: &mut Batch<W::Unit>, units: &mut Vec<W::Unit>) -> bool {
         if batch.gate.is_some() {
             return false;
@@ -150,7 +152,7 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
         true
     }
 
-    /// Offers the lead to one of those who are queued. Gives the gate of the batch that is done.
+    /// Offers the lead to one of the queued callers. Returns the gate of the finished batch.
     fn hand_over(&self, last_batch: usize, gate: Option<Arc<Gate>>) -> Arc<Gate> {
         let (gate, next) = {
             let mut queue = self.lock_queue();
@@ -167,7 +169,7 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
 }
 
 impl<U> Queue<U> {
-    /// Lets all who are queued, and all who come, wait at a new gate. Gives the old one.
+    /// Installs a new gate for all queued and future callers. Returns the old one.
     fn next_gate(&mut self) -> Arc<Gate> {
         let old = std::mem::take(&mut self.gate);
         for ticket in &self.waiting {
@@ -177,10 +179,10 @@ impl<U> Queue<U> {
     }
 }
 
-/// Those who share a commit.
+/// Callers whose units share a commit.
 struct Batch<U> {
     tickets: Vec<Arc<Ticket<U>>>,
-    /// Where they wait, once nobody else can join.
+    /// Gate of the batch, set once the batch is closed to new units.
     gate: Option<Arc<Gate>>,
 }
 
@@ -193,7 +195,7 @@ impl<U> Default for Batch<U> {
     }
 }
 
-/// Where the callers of one batch wait, so that a single call wakes them all.
+/// Condition on which the callers of one batch wait, so that a single notification wakes them all.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -202,9 +204,9 @@ struct Gate {
 
 #[derive(Debug, Default)]
 struct GateState {
-    /// The batch is done.
+    /// Whether the batch is finished.
     open: bool,
-    /// One of those who wait shall lead the batch.
+    /// Whether one of the waiting callers should lead the batch.
     lead_offered: bool,
 }
 
@@ -253,14 +255,13 @@ struct Ticket<U>(Mutex<TicketState<U>>);
 #[derive(Debug)]
 struct TicketState<U> {
     phase: Phase<U>,
-    /// Where its caller waits.
     gate: Arc<Gate>,
 }
 
 #[derive(Debug)]
 enum Phase<U> {
     Queued(U),
-    /// With the leader, or back with its caller.
+    /// Held by the leader, or already returned to its caller.
     Away,
     Done(U),
 }
@@ -277,7 +278,7 @@ impl<U> Ticket<U> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the leader: the unit that is to be run.
+    /// Called by the leader: takes the unit to run.
     fn begin(&self) -> Option<U> {
         match std::mem::replace(&mut self.lock().phase, Phase::Away) {
             Phase::Queued(unit) => Some(unit),
@@ -289,7 +290,7 @@ impl<U> Ticket<U> {
         self.lock().phase = Phase::Done(unit);
     }
 
-    /// For the caller: the unit when it is done, else the gate to wait at.
+    /// Called by the caller: the finished unit, or the gate to wait at.
     fn take(&self) -> Result<U, Arc<Gate>> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.phase, Phase::Away) {

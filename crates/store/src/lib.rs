@@ -1,13 +1,12 @@
 //! The only crate that opens a database.
 //!
-//! An [`EngineCache`] gives the one [`Engine`] of a [`DatabaseUrl`]. An engine runs units of work:
-//! closures over a [`UnitOfWork`] whose writes and events become true together or not at all. What
-//! is stored is read and written through the repositories, one module per noun: [`sessions`],
-//! [`messages`], [`changesets`], [`leases`], [`resources`], [`projects`], [`events`] and so on. They take a unit of work or a
-//! [`Reader`] and can neither commit nor roll back.
+//! An [`EngineCache`] returns the one [`Engine`] of a [`DatabaseUrl`]. An engine runs units of work: closures over a
+//! [`UnitOfWork`] whose writes and events are committed together or not at all. Stored data is read and written through
+//! repositories, one module per entity: [`sessions`], [`messages`], [`changesets`], [`leases`], [`resources`],
+//! [`projects`], [`events`] and so on. They take a unit of work or a [`Reader`] and can neither commit nor roll back.
 //!
-//! SQLite is embedded and the default, PostgreSQL serves teams. Statements are written once in the
-//! common subset; where the two must differ, both variants stand side by side.
+//! SQLite is embedded and the default; PostgreSQL serves teams. Statements are written once in the common subset; where
+//! the two must differ, both variants stand side by side.
 
 mod cache;
 mod counters;
@@ -30,20 +29,22 @@ mod value;
 pub use dialect::Dialect;
 pub use engine::{Engine, EngineCache, Options, ProgressCallback};
 pub use error::Error;
-pub use maintenance::{Check, Cleanup, Freed, Retention, SalvageReport, Severity, Status, salvage};
+pub use maintenance::{
+    Check, Cleanup, Retention, SalvageReport, Severity, Status, VacuumResult, salvage,
+};
 pub use migrate::{AppliedMigration, Migration};
 pub use repository::{
-    audit, blobs, budgets, changesets, contexts, decisions, definitions, events, invariants,
-    invocations, leases, messages, plan_steps, plans, projects, pushes, request_keys,
-    resource_types, resources, runs, sandboxes, search, sessions, tasks, tokens, tools, turns,
-    usage_metrics, validations,
+    audit, blobs, budgets, changesets, context_summaries, contexts, decisions, definitions, events,
+    invariants, invocations, leases, messages, permission_rules, plan_steps, plans, projects,
+    pushes, request_keys, resource_types, resources, runs, sandboxes, search, sessions, tasks,
+    tokens, turns, usage_metrics, validations,
 };
 pub use server::{Server, database_identity};
 pub use transaction::{Reader, UnitOfWork};
 pub use url::{DatabaseUrl, redact};
 pub use value::{FromColumn, Param, Row, Value};
 
-/// The version of the SQLite that is linked.
+/// Version of the linked SQLite.
 pub fn sqlite_version() -> &'static str {
     rusqlite::version()
 }

@@ -1,5 +1,4 @@
-//! Looking after a database: its status, checks, cleaning up, giving space back, and saving what can
-//! be read from a damaged file.
+//! Database maintenance: status, integrity checks, cleanup, vacuum, and salvage of readable rows from a damaged file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,64 +15,64 @@ use crate::sqlite::{self, Salvage, translate};
 use crate::transaction::Reader;
 use crate::value::params;
 
-/// What a database is and how large.
+/// Kind, version and size of a database.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
     /// `sqlite` or `postgres`.
     pub engine: &'static str,
-    /// The version of the database program.
+    /// Version of the database software.
     pub engine_version: String,
     /// The database, without a password.
     pub url: String,
-    /// The schema version it has.
+    /// Schema version of the database.
     pub schema_version: u64,
-    /// The newest schema version this program knows.
+    /// Newest schema version this program knows.
     pub newest_version: u64,
-    /// The migrations that ran.
+    /// Applied migrations.
     pub applied: Vec<AppliedMigration>,
-    /// The numbers of those that would run.
+    /// Numbers of the migrations that would still run.
     pub pending: Vec<u64>,
-    /// Bytes of the database.
+    /// Size of the database in bytes.
     pub size_bytes: u64,
-    /// Bytes of the write-ahead log.
+    /// Size of the write-ahead log in bytes.
     pub log_bytes: u64,
-    /// Bytes inside that hold nothing and can be given back.
+    /// Unused bytes inside the database, which [`Engine::vacuum`] can release.
     pub free_bytes: u64,
 }
 
-/// How bad a finding is.
+/// Severity of a [`Check`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Worth a look.
+    /// Worth a look, but not an error.
     Warning,
-    /// Wrong.
+    /// Damage or a broken rule.
     Error,
 }
 
-/// One thing that was looked at.
+/// Result of one integrity check.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// Name of the check.
     pub name: &'static str,
-    /// How it is.
+    /// Severity of the result.
     pub severity: Severity,
-    /// What was seen.
+    /// Description of the result.
     pub detail: String,
 }
 
-/// Size before and after, measured.
+/// Measured size before and after [`Engine::vacuum`].
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Freed {
-    /// Bytes before.
+pub struct VacuumResult {
+    /// Size before, in bytes.
     pub before_bytes: u64,
-    /// Bytes after.
+    /// Size after, in bytes.
     pub after_bytes: u64,
 }
 
-/// How long things are kept.
+/// Retention periods of [`Engine::cleanup`].
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     /// Days that events are kept.
@@ -86,12 +85,12 @@ impl Retention {
     }
 }
 
-/// What a cleanup removes or would remove.
+/// Number of items that a cleanup removes or would remove.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Cleanup {
-    /// Events older than the retention.
+    /// Events older than the retention period.
     pub events: u64,
-    /// Stored content that nothing refers to.
+    /// Stored content without references.
     pub blobs: u64,
 }
 
@@ -100,7 +99,7 @@ fn missing(what: &'static str) -> Error {
 }
 
 impl Engine {
-    /// What the database is and how large.
+    /// Returns kind, version and size of the database.
     pub fn status(&self) -> Result<Status, Error> {
         let dialect = self.dialect();
         let applied = self.read(|reader| applied_migrations(reader))?;
@@ -147,7 +146,7 @@ impl Engine {
         })
     }
 
-    /// Looks for damage and broken rules, in the file and in the data.
+    /// Checks the file for damage and the data for broken rules.
     pub fn check(&self) -> Result<Vec<Check>, Error> {
         let mut checks = Vec::new();
         if let Backend::Sqlite(_) = self.backend() {
@@ -189,8 +188,8 @@ impl Engine {
         Ok(finding(name, &wrong))
     }
 
-    /// Gives unused space back to the system and says how much, measured.
-    pub fn vacuum(&self) -> Result<Freed, Error> {
+    /// Returns unused space to the file system and reports the measured sizes.
+    pub fn vacuum(&self) -> Result<VacuumResult, Error> {
         let size = || {
             self.status()
                 .map(|status| status.size_bytes + status.log_bytes)
@@ -209,13 +208,13 @@ impl Engine {
                 engine.maintain(|connection| connection.batch("VACUUM (FULL, ANALYZE)"))?;
             }
         }
-        Ok(Freed {
+        Ok(VacuumResult {
             before_bytes,
             after_bytes: size()?,
         })
     }
 
-    /// What a cleanup would remove now.
+    /// Counts what a cleanup would remove now.
     pub fn cleanup_preview(&self, retention: Retention) -> Result<Cleanup, Error> {
         let now = Timestamp::now();
         self.read(|reader| {
@@ -226,7 +225,7 @@ impl Engine {
         })
     }
 
-    /// Removes what the retention no longer keeps, in one unit of work, and says what went.
+    /// Removes everything past its retention period in one unit of work, and returns what was removed.
     pub fn cleanup(&self, retention: Retention) -> Result<Cleanup, Error> {
         self.write(move |unit| {
             let oldest = retention.oldest_event(unit.now());
@@ -245,13 +244,13 @@ impl Engine {
         })
     }
 
-    /// Throws the search index away; the next search builds it anew from the messages.
+    /// Drops the search index; the next search rebuilds it from the messages.
     pub fn rebuild_search(&self) -> Result<(), Error> {
         self.write(search::rebuild)
     }
 }
 
-/// Rules of the data that no single statement can enforce, each a query for what breaks it.
+/// Rules of the data that no single constraint can enforce, each with a query for its violations.
 const RULES: [(&str, &str); 4] = [
     (
         "message numbers",
@@ -340,34 +339,34 @@ fn applied_migrations(reader: &mut dyn Reader) -> Result<Vec<AppliedMigration>, 
         .collect()
 }
 
-/// The path of a file that belongs to a database file, such as its log.
+/// Path of a file that accompanies a database file, such as its log.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// A path need not be UTF-8, JSON must.
+/// Serializes a path as text, since a path need not be UTF-8 and JSON must be.
 fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 
-/// What became of a damaged database.
+/// Result of salvaging a damaged database.
 #[derive(Debug, Clone, Serialize)]
 pub struct SalvageReport {
-    /// Where the damaged file is now. It is never deleted.
+    /// New path of the damaged file. It is never deleted.
     #[serde(serialize_with = "as_text")]
     pub set_aside: PathBuf,
-    /// Rows saved into the new database, by table.
+    /// Number of rows saved into the new database, by table.
     pub saved: Vec<(String, u64)>,
     /// Tables that could not be read to the end.
     pub incomplete: Vec<String>,
-    /// Messages that could not be read; a mark stands under the number of each.
+    /// Number of unreadable messages; a placeholder takes the sequence number of each.
     pub lost_messages: u64,
 }
 
-/// Sets a damaged SQLite file aside, makes a new database in its place and saves into it what can
-/// still be read.
+/// Renames a damaged SQLite file, creates a new database in its place and copies every row that can still be read into
+/// it.
 pub fn salvage(path: &Path, options: &Options) -> Result<SalvageReport, Error> {
     let Salvage {
         set_aside,

@@ -1,8 +1,9 @@
-//! Migrations: embedded, numbered, run exactly once per database, whoever comes first.
+//! Migrations: embedded, numbered, and run exactly once per database by whichever process comes
+//! first.
 //!
-//! Each migration and its row in `schema_migrations` are one transaction, taken under a lock that
-//! covers all processes. A database with a higher number than the newest migration here was made by
-//! a newer program and is refused without being touched.
+//! Each migration and its row in `schema_migrations` form one transaction, run under a lock that
+//! covers all processes. A database whose version is higher than the newest migration here was
+//! created by a newer program and is refused without being changed.
 
 use cleveragents_domain::Timestamp;
 
@@ -12,21 +13,21 @@ use crate::error::Error;
 use crate::postgres::PostgresConnection;
 use crate::sqlite::translate;
 
-/// What to do with a database that is not up to date.
+/// Treatment of a database that is not up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// Bring it up to date.
+    /// Run the pending migrations.
     Upgrade,
-    /// Leave it as it is.
+    /// Leave it unchanged.
     Inspect,
 }
 
 /// One step of the schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// Its number, from 1 without gap.
+    /// Number, from 1 without gaps.
     pub version: u64,
-    /// What it brings.
+    /// Short description of what the migration adds.
     pub name: &'static str,
     sqlite: &'static str,
     postgres: &'static str,
@@ -54,13 +55,14 @@ const MIGRATIONS: &[Migration] = migrations! {
     8 "0008_plans";
     9 "0009_server";
     10 "0010_run_namespaces";
+    11 "0011_context_summaries";
 };
 
 impl Migration {
     /// Every migration, oldest first.
     pub const ALL: &'static [Self] = MIGRATIONS;
 
-    /// The number of the newest.
+    /// Number of the newest migration.
     pub const fn newest() -> u64 {
         MIGRATIONS[MIGRATIONS.len() - 1].version
     }
@@ -73,14 +75,14 @@ impl Migration {
     }
 }
 
-/// A migration as the database remembers it.
+/// A migration as recorded in the database.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct AppliedMigration {
-    /// Its number.
+    /// Number of the migration.
     pub version: u64,
-    /// Its name.
+    /// Name of the migration.
     pub name: String,
-    /// When it ran.
+    /// Time at which it ran.
     pub applied_at: Timestamp,
 }
 
@@ -99,7 +101,7 @@ fn refuse_newer(found: u64) -> Result<u64, Error> {
 }
 
 fn pending(version: u64) -> impl ExactSizeIterator<Item = &'static Migration> {
-    // Versions have no gap, so those already there are the first ones.
+    // Versions have no gaps, so the applied ones are a prefix of the list.
     MIGRATIONS
         .iter()
         .skip(usize::try_from(version).unwrap_or(usize::MAX))
@@ -111,7 +113,7 @@ fn report(progress: Option<&ProgressCallback>, done: usize, whole: usize) {
     }
 }
 
-/// The schema version of an SQLite database, 0 when it is empty.
+/// Schema version of a SQLite database, 0 when it is empty.
 fn sqlite_version(connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
     let exists: bool = connection.query_row(
         "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migrations')",
@@ -131,14 +133,14 @@ fn sqlite_version(connection: &rusqlite::Connection) -> rusqlite::Result<u64> {
     )
 }
 
-/// Whether an SQLite database needs nothing; refuses one that is newer than this program.
+/// Whether a SQLite database is up to date; refuses one that is newer than this program.
 pub(crate) fn sqlite_is_current(connection: &rusqlite::Connection) -> Result<bool, Error> {
     let place = connection.path().unwrap_or("in memory");
     let version = sqlite_version(connection).map_err(|error| translate(place, error))?;
     Ok(refuse_newer(version)? == Migration::newest())
 }
 
-/// Brings an SQLite database up to date. The caller holds the lock beside the file.
+/// Brings a SQLite database up to date. The caller holds the lock file next to the database.
 pub(crate) fn sqlite(
     connection: &mut rusqlite::Connection,
     policy: Policy,
@@ -226,7 +228,7 @@ fn upgrade_postgres(
     connection: &mut PostgresConnection,
     progress: Option<&ProgressCallback>,
 ) -> Result<(), Error> {
-    // Someone else may have been first while we waited for the lock.
+    // Another process may have migrated while this one waited for the lock.
     let version = refuse_newer(postgres_version(connection)?)?;
     let steps = pending(version);
     let whole = steps.len();
@@ -333,7 +335,7 @@ mod tests {
         );
     }
 
-    /// Messages of two sessions, one of them with a gap in positions, half of them indexed.
+    /// Messages of two sessions, one with a gap in its positions, half of them indexed.
     const OLD_ROWS: &str = "
         INSERT INTO sessions (session_id, namespace, automation, next_sequence, content_bytes, created_at, updated_at)
             VALUES ('one', 'local', 'supervised', 2, 13, 1, 1), ('two', 'local', 'supervised', 2, 13, 1, 1);
@@ -351,7 +353,7 @@ mod tests {
         rows.collect::<rusqlite::Result<_>>().expect("read")
     }
 
-    /// The steps of a statement.
+    /// Opcodes of the program that SQLite compiles a statement to.
     fn opcodes(connection: &rusqlite::Connection, sql: &str) -> Vec<String> {
         let mut statement = connection
             .prepare(&format!("EXPLAIN {sql}"))
@@ -384,7 +386,7 @@ mod tests {
             "the index and its mark stay"
         );
         for wrong in [
-            "UPDATE messages SET role = 'nobody' WHERE position = 1",
+            "UPDATE messages SET role = 'robot' WHERE position = 1",
             "UPDATE messages SET state = 'half' WHERE position = 1",
             "UPDATE messages SET content = '' WHERE position = 1",
             "UPDATE messages SET sequence = 1 WHERE position = 1",
@@ -392,7 +394,7 @@ mod tests {
         ] {
             connection.execute_batch(wrong).expect_err(wrong);
         }
-        // Checked without a temporary index for each row.
+        // The constraint is checked without building a temporary index for each row.
         assert_eq!(
             opcodes(
                 &connection,

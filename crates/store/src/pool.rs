@@ -1,4 +1,4 @@
-//! A bounded pool of connections: opened on demand, reused, given back on drop.
+//! A bounded pool of connections: opened on demand, reused, returned on drop.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// Opens connections and knows which are still good.
+/// Opens connections and checks whether they can be reused.
 pub(crate) trait Connect {
-    /// The connection.
     type Connection;
 
-    /// Opens one more.
+    /// Opens a new connection.
     fn connect(&self) -> Result<Self::Connection, Error>;
 
-    /// Whether one can be handed out again.
+    /// Whether a returned connection can be handed out again.
     fn is_usable(&self, connection: &Self::Connection) -> bool;
 }
 
@@ -49,14 +48,14 @@ impl<C: Connect> Pool<C> {
         }
     }
 
-    /// Hands out a connection, waiting for one to come back when all are in use.
-    pub(crate) fn get(&self) -> Result<Pooled<'_, C>, Error> {
+    /// Hands out a connection, waiting for one to be returned when all are in use.
+    pub(crate) fn get(&self) -> Result<PooledConnection<'_, C>, Error> {
         let deadline = Instant::now() + self.patience;
         let mut inner = self.lock();
         loop {
             while let Some(connection) = inner.idle.pop() {
                 if self.connect.is_usable(&connection) {
-                    return Ok(Pooled {
+                    return Ok(PooledConnection {
                         pool: self,
                         connection: Some(connection),
                     });
@@ -72,7 +71,7 @@ impl<C: Connect> Pool<C> {
             if left.is_zero() {
                 tracing::warn!(
                     connections = self.maximum,
-                    "no database connection came free"
+                    "no database connection became available"
                 );
                 return Err(Error::Busy {
                     seconds: self.patience.as_secs(),
@@ -86,9 +85,9 @@ impl<C: Connect> Pool<C> {
         }
     }
 
-    fn open(&self) -> Result<Pooled<'_, C>, Error> {
-        // The place is given back by the guard when opening fails.
-        let mut place = Pooled {
+    fn open(&self) -> Result<PooledConnection<'_, C>, Error> {
+        // The guard gives the slot back when opening fails.
+        let mut place = PooledConnection {
             pool: self,
             connection: None,
         };
@@ -101,21 +100,21 @@ impl<C: Connect> Pool<C> {
     }
 }
 
-/// A connection on loan.
+/// A borrowed connection, returned to the pool on drop.
 #[derive(Debug)]
-pub(crate) struct Pooled<'p, C: Connect> {
+pub(crate) struct PooledConnection<'p, C: Connect> {
     pool: &'p Pool<C>,
     connection: Option<C::Connection>,
 }
 
-impl<C: Connect> Pooled<'_, C> {
-    /// Closes the connection instead of giving it back: its state is not known.
+impl<C: Connect> PooledConnection<'_, C> {
+    /// Closes the connection instead of returning it, because its state is unknown.
     pub(crate) fn discard(mut self) {
         drop(self.connection.take());
     }
 }
 
-impl<C: Connect> Deref for Pooled<'_, C> {
+impl<C: Connect> Deref for PooledConnection<'_, C> {
     type Target = C::Connection;
 
     fn deref(&self) -> &C::Connection {
@@ -125,7 +124,7 @@ impl<C: Connect> Deref for Pooled<'_, C> {
     }
 }
 
-impl<C: Connect> DerefMut for Pooled<'_, C> {
+impl<C: Connect> DerefMut for PooledConnection<'_, C> {
     fn deref_mut(&mut self) -> &mut C::Connection {
         self.connection
             .as_mut()
@@ -133,7 +132,7 @@ impl<C: Connect> DerefMut for Pooled<'_, C> {
     }
 }
 
-impl<C: Connect> Drop for Pooled<'_, C> {
+impl<C: Connect> Drop for PooledConnection<'_, C> {
     fn drop(&mut self) {
         let mut inner = self.pool.lock();
         match self.connection.take() {

@@ -1,7 +1,8 @@
 //! The PostgreSQL engine: pooled connections, one transaction per unit of work.
 //!
-//! Units run at READ COMMITTED and settle races by the row locks of the statements that write; a
-//! deadlock or serialization failure runs the unit again. Reads are repeatable and read-only.
+//! Units run at READ COMMITTED and rely on the row locks of their writing statements to resolve
+//! races; a deadlock or serialization failure runs the unit again. Reads are repeatable and
+//! read-only.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,10 +23,10 @@ use crate::transaction::{Reader, Transaction, Unit, Verdict};
 use crate::url::chain;
 use crate::value::{Param, Row, Value};
 
-/// How often a unit is run again after losing to another one.
+/// Maximum number of attempts for a unit that conflicts with others.
 const ATTEMPTS: u32 = 10;
 
-/// A PostgreSQL database in use.
+/// An open PostgreSQL database.
 pub(crate) struct PostgresEngine {
     pool: Pool<OpenConnection>,
 }
@@ -45,7 +46,7 @@ impl PostgresEngine {
         Ok(Self { pool })
     }
 
-    /// Runs a unit of work, again when another one got in its way.
+    /// Runs a unit of work, and retries it when it conflicts with another one.
     pub(crate) fn write(&self, unit: &mut dyn Unit) {
         for attempt in 0..ATTEMPTS {
             match self.try_write(unit) {
@@ -64,7 +65,8 @@ impl PostgresEngine {
     fn try_write(&self, unit: &mut dyn Unit) -> Result<Attempt, Error> {
         let mut connection = self.pool.get()?;
         if let Err(error) = connection.batch("BEGIN ISOLATION LEVEL READ COMMITTED") {
-            // A pooled connection may have died of old age. Nothing was sent yet: take another.
+            // The pooled connection may have died while idle. Nothing was sent yet, so retry on
+            // another one.
             connection.discard();
             return Ok(Attempt::Again(error));
         }
@@ -72,12 +74,12 @@ impl PostgresEngine {
         let verdict =
             catch_unwind(AssertUnwindSafe(|| unit.run(&mut *connection))).unwrap_or_else(|_| {
                 unit.fail(Error::Internal(
-                    "a unit of work panicked and was taken back".to_owned(),
+                    "a unit of work panicked and was rolled back".to_owned(),
                 ));
                 Verdict::RollBack
             });
         if verdict == Verdict::Commit {
-            // A unit with a failed statement never gets here, so COMMIT cannot mean ROLLBACK.
+            // A unit with a failed statement never gets here, so COMMIT cannot turn into ROLLBACK.
             if let Err(error) = connection.batch("COMMIT") {
                 connection.discard();
                 return Err(Error::unavailable(
@@ -96,7 +98,7 @@ impl PostgresEngine {
         Ok(transient.map_or(Attempt::Settled, Attempt::Again))
     }
 
-    /// Reads from one consistent state.
+    /// Reads from one consistent snapshot.
     pub(crate) fn read<T, E: From<Error>>(
         &self,
         work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
@@ -152,30 +154,30 @@ impl Connect for OpenConnection {
     }
 }
 
-/// A connection with its compiled statements.
+/// A connection with its prepared statements.
 pub(crate) struct PostgresConnection {
     client: Client,
     statements: HashMap<String, Statement>,
-    /// Set when a statement lost to another transaction and the unit should run again.
+    /// Set when a statement lost a conflict with another transaction and the unit should run again.
     transient: Option<Error>,
     /// Still set when a reader panicked: the connection is then in the middle of its transaction.
     reading: bool,
 }
 
 impl PostgresConnection {
-    /// Runs statements that take no parameter.
+    /// Runs statements without parameters.
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Error> {
         self.client
             .batch_execute(sql)
             .map_err(|error| translate(&error))
     }
 
-    /// Names the database that it is connected to.
+    /// Returns a name that identifies the connected database.
     pub(crate) fn identity(&mut self) -> Result<String, Error> {
         database_identity(&mut self.client)
     }
 
-    /// Runs a query that answers with one count.
+    /// Runs a query that returns one count.
     pub(crate) fn count(&mut self, sql: &str) -> Result<u64, Error> {
         let row = self.query_first(sql, &[])?;
         row.ok_or_else(|| Error::stored("a count", "is missing"))?

@@ -1,5 +1,5 @@
-//! Connections to PostgreSQL servers: those of the program's own database, and those of databases that
-//! are resources of the user's. Nobody else connects to a server.
+//! Connections to PostgreSQL servers: for the program's own database, and for databases that are user resources. No
+//! other code connects to a server.
 
 use std::fmt;
 use std::path::Path;
@@ -28,7 +28,7 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// The server behind an address such as `postgres://user@host/database`.
+    /// Parses an address such as `postgres://user@host/database`.
     pub fn at(address: &str) -> Result<Self, Error> {
         let url = DatabaseUrl::parse(address, Path::new("/"))?;
         match url.target() {
@@ -40,7 +40,7 @@ impl Server {
         }
     }
 
-    /// The same of an address that was looked at before; `shown` is the address without its password.
+    /// Parses an already validated address; `shown` is the address without its password.
     pub(crate) fn parse(address: &str, shown: &str) -> Result<Self, Error> {
         let mut config: Config =
             address
@@ -61,7 +61,7 @@ impl Server {
         })
     }
 
-    /// The address without its password.
+    /// Address without its password.
     pub fn shown(&self) -> &str {
         &self.shown
     }
@@ -80,8 +80,8 @@ impl Server {
     }
 }
 
-/// Names the database that a connection reached, whatever its address is called: two connections with
-/// one name are in the same database. It stays the same when the server starts anew.
+/// Identifies the database that a connection reached, independent of its address: two connections with the same
+/// identity use the same database. The identity survives restarts of the server.
 pub fn database_identity(client: &mut Client) -> Result<String, Error> {
     const DATABASE: &str = "SELECT d.oid::pg_catalog.text || '/' || d.datname::pg_catalog.text
         FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
@@ -92,7 +92,7 @@ pub fn database_identity(client: &mut Client) -> Result<String, Error> {
     let failed = |error: ::postgres::Error| Error::unavailable("on the server", chain(&error));
     let cluster: String = match client.query_one(CLUSTER, &[]) {
         Ok(row) => row.get(0),
-        // Some servers let nobody see it; where the server is comes next.
+        // Some servers do not permit reading the system identifier; fall back to the server's location.
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             client.query_one(PLACE, &[]).map_err(failed)?.get(0)
         }
@@ -102,7 +102,7 @@ pub fn database_identity(client: &mut Client) -> Result<String, Error> {
     Ok(format!("{cluster}/{database}"))
 }
 
-/// TLS with the system's certificates, verified in full whenever it is used.
+/// TLS with the system's certificates, always fully verified.
 fn tls() -> Result<tokio_postgres_rustls::MakeRustlsConnect, Error> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,8 +1,8 @@
 //! Units of work: the only way to write.
 //!
-//! A repository is handed a [`UnitOfWork`] (to write) or any [`Reader`] (to read). Neither can
-//! commit or roll back: that is the engine's, once the whole unit has succeeded or failed. Domain
-//! events are given to the unit and stored by it in the same transaction.
+//! A repository receives a [`UnitOfWork`] (to write) or any [`Reader`] (to read). Neither can commit or roll back: the
+//! engine does that, once the whole unit has succeeded or failed. Domain events are handed to the unit, which stores
+//! them in the same transaction.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,15 +15,14 @@ use crate::error::Error;
 use crate::repository::events::{self, ReadyEvent};
 use crate::value::{Param, Row, params};
 
-/// Something that answers queries from one consistent state of the database.
+/// Runs queries against one consistent snapshot of the database.
 ///
-/// Statements are written with numbered parameters (`?1`, `?2`, …) in the subset of SQL that both
-/// databases share.
+/// Statements use numbered parameters (`?1`, `?2`, …) and the subset of SQL that both databases share.
 pub trait Reader {
-    /// The database behind it, for the few statements that must differ.
+    /// Database behind the reader, for the few statements that must differ.
     fn dialect(&self) -> Dialect;
 
-    /// Hands each row of the answer to `each`, in order.
+    /// Calls `each` with every row of the result, in order.
     fn query_each(
         &mut self,
         sql: &str,
@@ -31,7 +30,7 @@ pub trait Reader {
         each: &mut dyn FnMut(Row) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
-    /// All rows of the answer.
+    /// All rows of the result.
     fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
         let mut rows = Vec::new();
         self.query_each(sql, params, &mut |row| {
@@ -41,7 +40,7 @@ pub trait Reader {
         Ok(rows)
     }
 
-    /// The first row of the answer, if there is one.
+    /// The first row of the result, if there is one.
     fn query_first(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Option<Row>, Error> {
         let mut first = None;
         self.query_each(sql, params, &mut |row| {
@@ -52,34 +51,34 @@ pub trait Reader {
     }
 }
 
-/// What an engine's transaction can do. Only engines make one.
+/// A transaction of an engine. Only engines create one.
 pub(crate) trait Transaction: Reader {
-    /// Runs a statement and says how many rows it touched.
+    /// Runs a statement and returns the number of affected rows.
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error>;
 
-    /// The counters of the transaction, where they are kept in memory.
+    /// The in-memory counters of the transaction, if the engine keeps any.
     fn counters(&mut self) -> Option<&mut Counters> {
         None
     }
 
     /// Writes the counters to the rows they belong to.
-    fn settle(&mut self) -> Result<(), Error> {
+    fn write_counters(&mut self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// One unit of work: everything written through it becomes true together, or not at all.
+/// One unit of work: everything written through it is committed together, or not at all.
 ///
-/// The closure that gets it may be run again from the start when another process interfered, so it
-/// must have no effect other than through the unit.
+/// The closure that receives it may be run again from the start when another process interfered, so it must have no
+/// effects except through the unit.
 pub struct UnitOfWork<'t> {
     transaction: &'t mut dyn Transaction,
     events: Vec<ReadyEvent>,
     now: Timestamp,
     identity: Arc<str>,
     wrote: bool,
-    /// The first statement that failed. A unit with a failed statement cannot be committed, on
-    /// either database, even when the closure overlooked the error.
+    /// The first statement that failed. A unit with a failed statement cannot be committed, on either database, even
+    /// when the closure ignored the error.
     failed: Option<Error>,
 }
 
@@ -95,34 +94,34 @@ impl<'t> UnitOfWork<'t> {
         }
     }
 
-    /// The moment of this unit, the same for all its rows.
+    /// Timestamp of this unit, the same for all its rows.
     pub const fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Who does it.
+    /// Identity recorded for the writes of this unit.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Adds an event, stored with the unit.
+    /// Adds an event, which is stored with the unit.
     pub fn emit(&mut self, event: NewEvent) {
         self.events.push(event.into());
     }
 
-    /// Adds an event whose payload is text already.
+    /// Adds an event whose payload is already serialized.
     pub(crate) fn emit_ready(&mut self, event: ReadyEvent) {
         self.events.push(event);
     }
 
-    /// Runs a statement and says how many rows it touched.
+    /// Runs a statement and returns the number of affected rows.
     pub(crate) fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Error> {
-        self.settle()?;
+        self.write_counters()?;
         self.execute_unsettled(sql, params)
     }
 
-    /// Runs a statement that neither reads nor changes a session's row, whose number may be out of
-    /// date ([`Counters`]). That the row is there is all it may rely on.
+    /// Runs a statement without flushing the [`Counters`] first. The statement must neither read nor change a session's
+    /// row, whose counters may be out of date; it may only rely on the row's existence.
     pub(crate) fn execute_unsettled(
         &mut self,
         sql: &str,
@@ -133,11 +132,11 @@ impl<'t> UnitOfWork<'t> {
         self.note(outcome)
     }
 
-    /// Takes the next `count` message numbers of a session and gives the first, `None` when the
-    /// session does not exist.
+    /// Allocates the next `count` message numbers of a session and returns the first; `None` when the session does not
+    /// exist.
     ///
-    /// The row is locked until the transaction ends on both databases: by the update on PostgreSQL,
-    /// and by the one writing transaction on SQLite, where the update may follow later.
+    /// The row is locked until the transaction ends on both databases: by the update on PostgreSQL, and by the single
+    /// writing transaction on SQLite, where the update may follow later.
     pub(crate) fn take_numbers(
         &mut self,
         session: SessionId,
@@ -163,7 +162,7 @@ impl<'t> UnitOfWork<'t> {
             return Ok(Some(first));
         }
         if counters.is_full() {
-            self.settle()?;
+            self.write_counters()?;
         }
         let outcome = self.read_number(session);
         let Some(next) = self.note(outcome)? else {
@@ -176,7 +175,7 @@ impl<'t> UnitOfWork<'t> {
         }))
     }
 
-    /// The next number in the row of a session that the counters do not hold.
+    /// Reads the next number from the row of a session that is not in the counters.
     fn read_number(&mut self, session: SessionId) -> Result<Option<u64>, Error> {
         let row = self
             .transaction
@@ -184,12 +183,12 @@ impl<'t> UnitOfWork<'t> {
         row.map(|mut row| row.take()).transpose()
     }
 
-    fn settle(&mut self) -> Result<(), Error> {
-        let outcome = self.transaction.settle();
+    fn write_counters(&mut self) -> Result<(), Error> {
+        let outcome = self.transaction.write_counters();
         self.note(outcome)
     }
 
-    /// Runs a statement that writes and gives back rows (`RETURNING`).
+    /// Runs a writing statement that returns rows (`RETURNING`).
     pub(crate) fn execute_returning(
         &mut self,
         sql: &str,
@@ -199,11 +198,10 @@ impl<'t> UnitOfWork<'t> {
         self.query_first(sql, params)
     }
 
-    /// Runs an update of at most one row and reads a column back from it, `None` when no row matched.
+    /// Runs an update of at most one row and reads a column back from it; `None` when no row matched.
     ///
-    /// The row is locked from the update to the end of the transaction on both databases, so the
-    /// value read is the one this update made. The
-    /// first parameter is the key in both statements.
+    /// The row is locked from the update to the end of the transaction on both databases, so the value read is the one
+    /// this update wrote. The first parameter is the key in both statements.
     pub(crate) fn update_and_read(
         &mut self,
         update: &str,
@@ -260,36 +258,36 @@ impl Reader for UnitOfWork<'_> {
         params: &[Param<'_>],
         each: &mut dyn FnMut(Row) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.settle()?;
+        self.write_counters()?;
         let outcome = self.transaction.query_each(sql, params, each);
         self.note(outcome)
     }
 }
 
-/// How a column is read back after an update.
+/// Column to read back after an update.
 pub(crate) struct ReadBack<'s> {
-    /// The column.
+    /// Name of the column.
     pub(crate) column: &'s str,
-    /// A statement that reads it, by the key that is `?1`.
+    /// Statement that reads it, with the key as `?1`.
     pub(crate) select: &'s str,
 }
 
-/// A unit of work as an engine sees it: something to run, and a place for how it ended.
+/// A unit of work as seen by an engine: work to run, and a slot for its outcome.
 pub(crate) trait Unit: Any + Send {
     /// Runs the work and stores its events.
     fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict;
 
-    /// Replaces the outcome: the work ran, and then it could not be committed.
+    /// Replaces the outcome with an error, because the commit failed after the work ran.
     fn fail(&mut self, error: Error);
 }
 
-/// What a unit wants after it ran.
+/// Action that the engine must take after a unit ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// To be committed.
+    /// Commit it.
     Commit,
     /// Nothing: it failed before it wrote anything.
     Untouched,
-    /// To be taken back.
+    /// Roll it back.
     RollBack,
 }

@@ -1,4 +1,4 @@
-//! Database URLs and their canonical form, by which engines are shared.
+//! Database URLs and their canonical form, the key by which engines are shared.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -6,22 +6,22 @@ use std::path::{Component, Path, PathBuf};
 use crate::dialect::Dialect;
 use crate::error::Error;
 
-/// Which database to use. Two spellings of one database are equal.
+/// Names a database. Two spellings of one database are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DatabaseUrl(Target);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Target {
-    /// An SQLite file, by its real path.
+    /// A SQLite file, by its canonical path.
     File(PathBuf),
-    /// An SQLite database in memory, shared by all who name it inside one process.
+    /// An in-memory SQLite database, shared within one process by all who use its name.
     Memory(String),
     /// A PostgreSQL connection string.
     Postgres(String),
 }
 
 impl DatabaseUrl {
-    /// Reads a URL. A relative path is taken from `base`.
+    /// Parses a URL. A relative path is resolved against `base`.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Error> {
         let text = text.trim();
         let wrong = |reason: &str| Error::InvalidUrl {
@@ -48,12 +48,12 @@ impl DatabaseUrl {
         }
     }
 
-    /// The URL of an SQLite file.
+    /// The URL of a SQLite file.
     pub fn file(path: &Path, base: &Path) -> Self {
         Self(Target::File(real_path(&base.join(path))))
     }
 
-    /// A database in memory, by name.
+    /// A named in-memory database.
     pub fn memory(name: impl Into<String>) -> Self {
         Self(Target::Memory(name.into()))
     }
@@ -93,7 +93,7 @@ impl DatabaseUrl {
         &self.0
     }
 
-    /// The database behind it.
+    /// The kind of database.
     pub const fn dialect(&self) -> Dialect {
         match self.0 {
             Target::File(_) | Target::Memory(_) => Dialect::Sqlite,
@@ -101,7 +101,7 @@ impl DatabaseUrl {
         }
     }
 
-    /// The file, when it is one.
+    /// Path of the file, if it is a file.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
             Target::File(path) => Some(path),
@@ -110,7 +110,7 @@ impl DatabaseUrl {
     }
 }
 
-/// Shows the URL without its password.
+/// Formats the URL without its password.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -122,14 +122,14 @@ impl fmt::Display for DatabaseUrl {
     }
 }
 
-/// Hides the password of a URL, in the authority and in the options.
+/// Removes the password from a URL, both in the authority and in the options.
 pub fn redact(url: &str) -> String {
     let mut shown = url.to_owned();
     if let Some(start) = url.find("//").map(|at| at + 2) {
         let end = url[start..]
             .find(['/', '?'])
             .map_or(url.len(), |at| start + at);
-        // To the client of a server the first `@` ends the password, wherever it stands.
+        // PostgreSQL clients take the first `@` as the end of the password, wherever it stands.
         let first = url
             .get(..8)
             .is_some_and(|scheme| scheme.eq_ignore_ascii_case("postgres"))
@@ -166,7 +166,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The path with every link resolved as far as it exists, so that two spellings become one.
+/// The path with all symbolic links resolved as far as it exists, so that two spellings become one.
 fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;

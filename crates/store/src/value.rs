@@ -1,4 +1,4 @@
-//! Values that cross the border to a database: [`Param`] on the way in, [`Row`] on the way out.
+//! Values exchanged with a database: [`Param`] for statements, [`Row`] for results.
 //!
 //! Both databases use the same four storage types, so that a statement is written once.
 
@@ -33,7 +33,7 @@ impl From<i64> for Param<'_> {
 
 impl From<u64> for Param<'_> {
     fn from(value: u64) -> Self {
-        // Counters and sizes never come near 2^63; a larger number is kept at the end of the range.
+        // Counters and sizes never come near 2^63; larger numbers saturate.
         Self::Integer(i64::try_from(value).unwrap_or(i64::MAX))
     }
 }
@@ -136,7 +136,7 @@ pub enum Value {
     Null,
     /// A 64-bit integer.
     Integer(i64),
-    /// A floating-point number; only ranks of a search are.
+    /// A floating-point number; only search ranks use it.
     Real(f64),
     /// Text.
     Text(String),
@@ -144,7 +144,7 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
-/// One row of an answer, its columns in the order of the statement.
+/// One row of a result, with columns in the order of the statement.
 #[derive(Debug, Clone)]
 pub struct Row(std::vec::IntoIter<Value>);
 
@@ -153,7 +153,7 @@ impl Row {
         Self(values.into_iter())
     }
 
-    /// Takes the next column as a type. Columns are taken from left to right.
+    /// Takes the next column and converts it. Columns are taken from left to right.
     pub fn take<T: FromColumn>(&mut self) -> Result<T, Error> {
         let value = self
             .0
@@ -163,9 +163,9 @@ impl Row {
     }
 }
 
-/// A type that a column can be read as.
+/// A type that a column can be converted to.
 pub trait FromColumn: Sized {
-    /// Reads a column.
+    /// Converts a column.
     fn from_column(value: Value) -> Result<Self, Error>;
 }
 

@@ -1,4 +1,4 @@
-//! One engine per database and process, whatever comes at the same moment.
+//! One engine per database and process, under any concurrency.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn has_plan(engine: &Engine, id: PlanId) -> bool {
         .is_some()
 }
 
-/// Everything that the founding report asks for, for one URL.
+/// All requirements of the founding report, for one URL.
 fn many_openers_share_one_engine(url: &DatabaseUrl) {
     let runs = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let progress: cleveragents_store::ProgressCallback = {
@@ -123,7 +123,7 @@ fn a_failing_url_fails_for_each_and_works_once_its_cause_is_gone() {
     assert!(has_plan(&opened[1], add_plan(&opened[0])));
 }
 
-/// The lock beside a new file is held by somebody else, so its build cannot end; the other URL is
+/// The test holds the lock file of a new database, so its build cannot finish; the other URL is
 /// opened meanwhile.
 #[test]
 fn two_urls_do_not_wait_for_each_other() {
@@ -135,8 +135,8 @@ fn two_urls_do_not_wait_for_each_other() {
     let held_url = DatabaseUrl::file(&held, Path::new("/"));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| cache.open(&held_url));
-        // The other build is under way for certain once a second caller of its key has to wait too;
-        // that cannot be seen from outside, so many other URLs are opened instead.
+        // The other build is certainly in progress once a second caller of its key has to wait too.
+        // That cannot be observed from outside; opening several other URLs takes long enough.
         for number in 0..20 {
             let other = folder.path().join(format!("other-{number}.db"));
             let engine = cache
@@ -179,12 +179,12 @@ fn the_last_handle_frees_a_database_in_memory() {
     drop(engine);
     assert!(
         has_plan(&cache.open(&url).expect("opens"), id),
-        "somebody still holds it"
+        "a holder is left"
     );
     drop(second);
     assert!(
         !has_plan(&cache.open(&url).expect("opens"), id),
-        "the last one let go"
+        "the last holder released it"
     );
 }
 
@@ -205,7 +205,7 @@ fn the_last_handle_closes_a_file_and_its_log_is_folded_in() {
     assert!(has_plan(&database.open(), id));
 }
 
-/// A read that panics must not leave its transaction behind for the next user of the connection.
+/// A read that panics must not leave its transaction open for the next user of the connection.
 #[test]
 fn a_panic_in_a_read_does_not_harm_those_who_come_after() {
     let memory = DatabaseUrl::memory("panics");
@@ -215,7 +215,7 @@ fn a_panic_in_a_read_does_not_harm_those_who_come_after() {
         .map(TestDatabase::parsed_url)
         .chain([memory]);
     for url in urls {
-        // One connection, so that the next user gets exactly the one that was left behind.
+        // One connection, so that the next user gets exactly the one that the panic left.
         let cache = EngineCache::new(Options {
             connections: 1,
             ..Options::default()
@@ -285,7 +285,7 @@ fn a_database_is_looked_at_without_being_migrated() {
     }
 }
 
-/// Nothing is acknowledged that goes to a file which nobody finds again.
+/// A write to a file that no later process can open is never acknowledged.
 #[test]
 fn issue_16_25_a_database_that_was_replaced_or_deleted_is_not_written_to() {
     use cleveragents_domain::Diagnose as _;
@@ -305,7 +305,7 @@ fn issue_16_25_a_database_that_was_replaced_or_deleted_is_not_written_to() {
         assert_eq!(write().expect_err("refused").code(), code);
         let read = engine.read(|reader| cleveragents_store::events::newest(reader));
         assert_eq!(read.expect_err("refused").code(), code);
-        // It is used again when it is back.
+        // The database is usable again once the file is back.
         std::fs::rename(&aside, &file).expect("renamed");
         write().expect("written");
     }

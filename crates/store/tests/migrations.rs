@@ -1,5 +1,6 @@
-//! Migrations run once whoever comes first, a newer or damaged database is refused and not
-//! touched, the schema keeps its promises, and what can be read of a damaged file is saved.
+//! Migrations run once, whichever process comes first; a newer or damaged database is refused
+//! unchanged; the schema enforces its constraints; and readable rows of a damaged file are
+//! salvaged.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,13 +11,13 @@ use cleveragents_domain::{
     LinkedPlan, Metadata, NewChange, NewMessage, Operation, PlanId, Position, Role, Sequence,
     SessionId, SessionName, Timestamp, TokenUsage, ToolInvocation, ToolInvocationId,
 };
-use cleveragents_store::messages::{Announce, Appended};
+use cleveragents_store::messages::{Announce, AppendedMessage};
 use cleveragents_store::sessions::{NewSession, SessionFilter};
 use cleveragents_store::{
     DatabaseUrl, Engine, EngineCache, Error, Migration, Options, Reader, SalvageReport, Severity,
     changesets, events, invocations, messages, plans, salvage, sessions,
 };
-use cleveragents_testkit::{Child, TestDatabase, child_input, say, wait_for_go};
+use cleveragents_testkit::{Child, TestDatabase, child_input, send_line, wait_for_release};
 
 fn new_session(name: &str) -> NewSession {
     NewSession {
@@ -31,7 +32,7 @@ fn new_session(name: &str) -> NewSession {
     }
 }
 
-fn message(text: impl Into<String>) -> Appended {
+fn message(text: impl Into<String>) -> AppendedMessage {
     NewMessage::new(Role::User, text.into(), Metadata::new(), usize::MAX)
         .expect("a message")
         .into()
@@ -43,7 +44,7 @@ fn add_session(engine: &Engine, name: &str, texts: Vec<String>) -> SessionId {
     engine
         .write(move |unit| {
             sessions::insert(unit, id, &new, EventKind::SessionCreated)?;
-            let batch: Vec<Appended> = texts.iter().cloned().map(message).collect();
+            let batch: Vec<AppendedMessage> = texts.iter().cloned().map(message).collect();
             messages::append(unit, id, &batch, Announce::Each)?;
             Ok::<_, Error>(id)
         })
@@ -57,10 +58,10 @@ fn open(url: &DatabaseUrl) -> Result<Arc<Engine>, Error> {
 #[test]
 fn sixteen_processes_opening_one_new_database_migrate_it_once() {
     if let Some(url) = child_input() {
-        wait_for_go();
+        wait_for_release();
         let url = DatabaseUrl::parse(&url, Path::new("/")).expect("a URL");
         let engine = open(&url).expect("opens");
-        return say(add_session(
+        return send_line(add_session(
             &engine,
             "from a child",
             vec!["hello".to_owned()],
@@ -88,11 +89,11 @@ fn sixteen_processes_opening_one_new_database_migrate_it_once() {
     }
 }
 
-/// What is on disk, byte for byte.
+/// Hash of the bytes on disk.
 fn fingerprint(path: &Path) -> Option<ContentHash> {
     std::fs::read(path)
         .ok()
-        .map(|bytes| ContentHash::of(&bytes))
+        .map(|bytes| ContentHash::of_bytes(&bytes))
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn a_newer_database_is_refused_and_not_touched() {
     }
 }
 
-/// As after a crash of the newer program: part of the data is in the log only.
+/// As after a crash of the newer program: part of the data is only in the log.
 #[test]
 fn a_newer_database_with_a_log_is_refused_and_not_touched() {
     let made = TestDatabase::sqlite();
@@ -133,7 +134,7 @@ fn a_newer_database_with_a_log_is_refused_and_not_touched() {
     made.meddle(&format!(
         "INSERT INTO schema_migrations (version, name, applied_at) VALUES ({newer}, 'x', 0)"
     ));
-    // Copied while open: that is what a crash leaves.
+    // Copied while open, which is what a crash leaves.
     let crashed = TestDatabase::sqlite();
     let log = crashed.file().with_extension("db-wal");
     std::fs::copy(made.file(), crashed.file()).expect("copied");
@@ -189,12 +190,12 @@ fn populated(sessions: usize, messages_each: usize) -> TestDatabase {
     database
 }
 
-/// Damage is named as such when the database is opened or checked; nothing panics and nothing else
-/// is reported in its place.
+/// Damage is reported as such when the database is opened or checked; nothing panics and no other
+/// error takes its place.
 fn damage_is_named(database: &TestDatabase, what: &str) {
     let before = fingerprint(&database.file());
     let outcome = open(&database.parsed_url()).and_then(|engine| {
-        // Reading around in a damaged file must not panic either, whatever it answers.
+        // Reading a damaged file must not panic either, whatever it returns.
         let _page = engine.read(|reader| sessions::list(reader, &SessionFilter::default()));
         engine.check()
     });
@@ -301,7 +302,7 @@ fn a_database_file_is_for_its_owner_alone() {
     }
 }
 
-/// A number that a connection answers with.
+/// Reads a number from a connection.
 fn pragma(reader: &mut dyn Reader, sql: &str) -> Result<u64, Error> {
     reader.query_first(sql, &[])?.expect("an answer").take()
 }
@@ -317,8 +318,8 @@ fn defect_5417_every_connection_enforces_foreign_keys() {
             Ok(1),
             "the writer of {url}"
         );
-        // Readers that wait for each other inside their transaction use different connections; a
-        // database in memory has a single one.
+        // Readers that wait for each other inside their transactions use different connections; an
+        // in-memory database has a single one.
         let readers = if url.path().is_some() {
             Options::default().connections
         } else {
@@ -372,7 +373,7 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
             "a.txt",
             Operation::Delete {
                 before: FileState {
-                    hash: ContentHash::of(b""),
+                    hash: ContentHash::of_bytes(b""),
                     size: 0,
                     mode: FileMode::REGULAR,
                 },
@@ -427,7 +428,7 @@ fn defect_5417_a_row_without_its_parent_is_refused_and_children_go_with_it() {
     }
 }
 
-/// Rows that no correct caller writes are refused by the database itself.
+/// The database itself refuses rows that no correct caller writes.
 #[test]
 fn the_schema_itself_refuses_wrong_rows() {
     for database in TestDatabase::each() {
@@ -501,6 +502,7 @@ fn defect_7283_every_foreign_key_declares_its_delete_rule() {
             ["change_entries.changeset_id", "CASCADE"],
             ["change_entries.invocation_id", "SET NULL"],
             ["changesets.plan_id", "CASCADE"],
+            ["context_summaries.session_id", "CASCADE"],
             ["decision_influences.decision_id", "CASCADE"],
             ["decision_influences.influenced_by", "CASCADE"],
             ["messages.session_id", "CASCADE"],
@@ -544,7 +546,7 @@ fn defect_7283_every_foreign_key_declares_its_delete_rule() {
     }
 }
 
-/// Both databases have the same tables with the same columns, and each index of foreign keys.
+/// Both databases have the same tables with the same columns, and an index for each foreign key.
 #[test]
 fn both_databases_have_the_same_tables_and_columns() {
     let columns = |database: &TestDatabase| {
@@ -567,7 +569,7 @@ fn both_databases_have_the_same_tables_and_columns() {
     }
 }
 
-/// Overwrites pages of a database file with zeros and gives what the file then holds.
+/// Overwrites pages of a database file with zeros and returns the new content.
 fn wipe_pages(database: &TestDatabase, pages: &[usize]) -> Vec<u8> {
     const PAGE: usize = 4096;
     let mut bytes = std::fs::read(database.file()).expect("read");
@@ -578,7 +580,7 @@ fn wipe_pages(database: &TestDatabase, pages: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of the pages that hold the rows of a table, in order of its key.
+/// Numbers of the pages that hold the rows of a table, in key order.
 fn leaves_of(database: &TestDatabase, table: &str) -> Vec<usize> {
     let sql = format!(
         "SELECT pageno FROM dbstat WHERE name = '{table}' AND pagetype = 'leaf' ORDER BY path"
@@ -596,7 +598,7 @@ fn saved(report: &SalvageReport, table: &str) -> u64 {
     found.map(|(_, rows)| *rows).expect(table)
 }
 
-/// Every check is sound: what was lost is marked, and nothing dangles.
+/// All checks pass: lost messages have placeholders, and no row dangles.
 fn is_sound(engine: &Engine) {
     let checks = engine.check().expect("checked");
     assert!(
@@ -627,7 +629,7 @@ fn what_can_be_read_of_a_damaged_file_is_saved_and_the_file_is_kept() {
     assert_eq!(
         saved(&report, "messages"),
         readable,
-        "the report counts what is there"
+        "the report counts all rows"
     );
     assert_eq!(report.lost_messages, 5_000 - readable, "and what is not");
     assert_eq!(report.incomplete, ["messages"]);
@@ -637,7 +639,7 @@ fn what_can_be_read_of_a_damaged_file_is_saved_and_the_file_is_kept() {
     );
     assert_eq!(database.count("SELECT COUNT(*) FROM sessions"), 100);
     is_sound(&engine);
-    // Every message that was saved has the number it had.
+    // Every salvaged message keeps its number.
     for row in database.ask(
         "SELECT message.sequence, message.content FROM messages message WHERE state = 'complete'",
     ) {
@@ -647,7 +649,7 @@ fn what_can_be_read_of_a_damaged_file_is_saved_and_the_file_is_kept() {
         assert_eq!(number.map(|(number, _)| number), Some(row[0].as_str()));
     }
 
-    // The new database goes on where the old one ended: new event positions come after the old
+    // The new database continues where the old one ended: new event positions come after the old
     // ones, so that a reader that resumes misses nothing.
     let newest = database.count("SELECT MAX(position) FROM events");
     assert_eq!(newest, 5_100, "events are saved too");
@@ -661,7 +663,7 @@ fn what_can_be_read_of_a_damaged_file_is_saved_and_the_file_is_kept() {
     );
 }
 
-/// Whatever page is damaged, a salvage ends with a sound database that says what is lost.
+/// Whichever page is damaged, a salvage produces a consistent database and reports what is lost.
 #[test]
 fn a_salvage_makes_a_sound_database_of_any_damage() {
     let sessions = 30;
@@ -678,7 +680,7 @@ fn a_salvage_makes_a_sound_database_of_any_damage() {
             "page {page}"
         );
         if report.saved.is_empty() {
-            // Only damage to the schema itself leaves nothing to read, and that is said.
+            // Only damage to the schema itself leaves nothing to read, and the report states that.
             let sql = format!("SELECT name FROM dbstat WHERE pageno = {page}");
             assert_eq!(whole.ask(&sql).concat(), ["sqlite_schema"]);
             assert!(report.incomplete.contains(&"messages".to_owned()));
@@ -739,7 +741,7 @@ fn two_salvages_keep_two_files() {
     assert!(first.exists() && second.exists());
 }
 
-/// What lies in the log of a damaged file is saved as well.
+/// Data in the log of a damaged file is salvaged as well.
 #[test]
 fn a_salvage_reads_the_log_of_the_damaged_file() {
     let made = populated(20, 20);

@@ -1,8 +1,8 @@
 //! Model checking of the engine cache and of the group commit.
 //!
 //! `src/cache.rs` and `src/group.rs` are compiled here a second time against primitives whose
-//! interleavings a checker controls: first in order (depth first), then at random, then with few
-//! but ill-timed switches (PCT). A schedule that breaks a rule or waits for ever fails the test.
+//! interleavings a checker controls: first depth-first, then at random, then with few but badly
+//! timed switches (PCT). A schedule that breaks a rule or deadlocks fails the test.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ mod cache;
 #[path = "../src/group.rs"]
 mod group;
 
-/// What `cache.rs` and `group.rs` are written against.
+/// The primitives that `cache.rs` and `group.rs` import.
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicUsize, Ordering};
     pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -32,12 +32,12 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, proof_size(2_000, 200_000), 3);
 }
 
-/// Runs a model under every interleaving there is. Only for very small ones.
+/// Runs a model under every possible interleaving. Only for very small models.
 fn exhaust(model: impl Fn() + Send + Sync + 'static) {
     shuttle::check_dfs(model, None);
 }
 
-/// Something shared that counts how often it was built and freed.
+/// A shared value that counts how often it was built and freed.
 struct Built {
     freed: Arc<AtomicUsize>,
 }
@@ -57,7 +57,7 @@ struct Count {
 impl Count {
     fn build(&self) -> Built {
         self.built.fetch_add(1, Ordering::SeqCst);
-        // A build takes its time: somebody else may run in the middle of it.
+        // A build takes time: another thread may run in the middle of it.
         thread::yield_now();
         Built {
             freed: Arc::clone(&self.freed),
@@ -84,7 +84,7 @@ fn engines() -> Engines {
     Arc::new(Cache::new())
 }
 
-/// N callers of one key at the same moment.
+/// N concurrent callers of one key.
 fn callers_share_one_build(callers: usize) {
     let (cache, count) = (engines(), Count::default());
     let running: Vec<_> = (0..callers)
@@ -106,7 +106,7 @@ fn callers_share_one_build(callers: usize) {
         "one value for all"
     );
     assert_eq!(count.built(), 1, "built once");
-    assert_eq!(count.freed(), 0, "alive while somebody holds it");
+    assert_eq!(count.freed(), 0, "alive while a holder is left");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_failed_build_is_not_remembered() {
             .join()
             .expect("no panic")
             .expect("another caller's failure is its own");
-        // The first caller either failed by itself or came late and was given the other's value.
+        // The first caller either failed on its own or came late and got the other's value.
         if let Ok(shared) = failed {
             assert!(Arc::ptr_eq(&shared, &value));
         }
@@ -153,7 +153,7 @@ fn a_failed_build_is_not_remembered() {
     });
 }
 
-/// What [`keys_that_meet`] needs of a cache.
+/// The cache interface that [`keys_that_meet`] needs.
 trait GetOrBuild: Send + Sync + 'static {
     fn get(&self, key: &'static str, build: &mut dyn FnMut());
 }
@@ -168,8 +168,8 @@ impl GetOrBuild for Cache<&'static str, ()> {
     }
 }
 
-/// The build of one key does not end before the build of the other has: if one key ever waited for
-/// another, nobody could go on.
+/// The build of one key does not finish before the build of the other: if one key ever waited for
+/// another, both would deadlock.
 fn keys_that_meet(cache: &Arc<impl GetOrBuild>) {
     let (done, wait) = mpsc::channel();
     let first = {
@@ -177,7 +177,7 @@ fn keys_that_meet(cache: &Arc<impl GetOrBuild>) {
         thread::spawn(move || cache.get("first", &mut || wait.recv().expect("the other is built")))
     };
     cache.get("second", &mut || {
-        done.send(()).expect("somebody waits for this");
+        done.send(()).expect("the receiver waits for this");
     });
     first.join().expect("both are built");
 }
@@ -252,7 +252,7 @@ fn forgetting_slots_never_splits_a_key() {
     });
 }
 
-/// The design of the founding report: look, then build, then insert, each step safe by itself.
+/// The design of the founding report: check, build, insert, each step safe on its own.
 #[derive(Default)]
 struct FoundingCache {
     engines: Mutex<HashMap<&'static str, Arc<Built>>>,
@@ -287,7 +287,7 @@ fn defect_7566_the_checker_finds_the_founding_race() {
     });
 }
 
-/// A unit of work that remembers what was done to it.
+/// A unit of work that records what was done to it.
 #[derive(Debug, PartialEq)]
 struct Unit {
     caller: usize,
@@ -296,7 +296,7 @@ struct Unit {
     outcome: Option<(usize, usize)>,
 }
 
-/// A writer that notes what it runs and notices when it is not alone.
+/// A writer that records what it runs and detects concurrent use.
 #[derive(Clone, Default)]
 struct Notes {
     busy: Arc<AtomicBool>,
@@ -343,7 +343,7 @@ impl Writer for Notes {
     }
 }
 
-/// Does not wait for company at all.
+/// Does not wait for more units.
 #[derive(Clone, Copy)]
 struct NoLinger;
 
@@ -353,12 +353,12 @@ impl Linger for NoLinger {
     fn wait(&self, (): &mut (), _: &dyn Fn() -> usize) {}
 }
 
-/// Waits for company for a few turns.
+/// Waits a few turns for more units.
 #[derive(Clone, Copy)]
 struct FewTurns;
 
 impl Linger for FewTurns {
-    /// The turns of this batch.
+    /// Turns waited in this batch.
     type Patience = usize;
 
     fn wait(&self, turns: &mut usize, queued: &dyn Fn() -> usize) {
@@ -369,16 +369,17 @@ impl Linger for FewTurns {
     }
 }
 
-/// Who submits what, and how it is taken.
+/// Number of callers and units, and settings of the queue.
 #[derive(Clone, Copy)]
 struct Model<L> {
     callers: usize,
-    /// How many each of them submits, one after the other.
+    /// Units that each caller submits, one after the other.
     units: usize,
     linger: L,
-    /// The most units of a batch.
+    /// Maximum number of units in a batch.
     maximum: usize,
-    /// Whether the writer asks for those who came meanwhile; one that had to begin again does not.
+    /// Whether the writer asks for units that arrived meanwhile; one that had to start over does
+    /// not.
     asks: bool,
 }
 
@@ -517,8 +518,8 @@ fn those_who_come_while_a_batch_begins_again_are_run_with_the_next() {
     });
 }
 
-/// A group commit that decides whether anybody leads in two steps: the mistake that
-/// `group.rs` avoids by deciding it under the lock of its queue.
+/// A group commit that decides in two steps whether there is a leader: the mistake that `group.rs`
+/// avoids by deciding it under the lock of its queue.
 #[derive(Default)]
 struct HastyCommit {
     queue: Mutex<Vec<usize>>,

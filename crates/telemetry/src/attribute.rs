@@ -1,17 +1,17 @@
-//! The attributes of exported spans: which field of a span becomes which attribute of the semantic conventions of
-//! OpenTelemetry. A field that is not listed here is not exported.
+//! Attributes of exported spans: the mapping from span fields to attributes of the OpenTelemetry semantic conventions.
+//! A field that is not listed here is not exported.
 
-/// Selects a span for export and says its kind: `server`, `client` or `internal`.
+/// Field that selects a span for export and sets its kind: `server`, `client` or `internal`.
 pub const KIND_FIELD: &str = "otel.kind";
 
-/// The header `traceparent` of the request that a span answers.
+/// Field with the `traceparent` header of the request that a span answers.
 pub const PARENT_FIELD: &str = "otel.parent";
 
-/// Recording this field ends a span for traces, though work that belongs to it goes on, as after the head of a
-/// streamed answer.
+/// Recording this field ends a span for traces although its work continues, for example after the headers of a streamed
+/// response.
 pub const END_FIELD: &str = "otel.end";
 
-/// The field that marks a span as failed: a stable code such as `CA-0801`.
+/// Field that marks a span as failed: a stable code such as `CA-0801`.
 pub(crate) const ERROR: &str = "error.type";
 
 pub(crate) const OPERATION: &str = "gen_ai.operation.name";
@@ -19,14 +19,14 @@ pub(crate) const TOOL_TYPE: &str = "gen_ai.tool.type";
 const PROVIDER: &str = "gen_ai.provider.name";
 const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 
-/// The value of an attribute.
+/// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
     /// A text.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Number(u64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Fraction(f64),
     /// Several texts.
     Texts(Vec<String>),
@@ -55,7 +55,7 @@ pub(crate) fn name_of(field: &str) -> Option<&'static str> {
     })
 }
 
-/// A text as the value of an attribute, in the words of the conventions.
+/// Converts a text to an attribute value, in the terms of the conventions.
 pub(crate) fn text(attribute: &'static str, text: &str) -> Attribute {
     match attribute {
         PROVIDER => Attribute::Text(provider(text).to_owned()),
@@ -64,7 +64,7 @@ pub(crate) fn text(attribute: &'static str, text: &str) -> Attribute {
     }
 }
 
-/// A provider under the name that the conventions give it.
+/// The conventions' name of a provider.
 fn provider(name: &str) -> &str {
     match name {
         "openai-responses" => "openai",

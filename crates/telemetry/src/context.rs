@@ -1,4 +1,4 @@
-//! [`TraceContext`]: a span as other services know it, in the header `traceparent` (W3C Trace Context).
+//! [`TraceContext`]: the identity of a span for other services, in the `traceparent` header (W3C Trace Context).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tracing_subscriber::registry::LookupSpan as _;
 
 use crate::layer::context_of;
 
-/// The ids of a span and of its trace.
+/// Ids of a span and of its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
     pub(crate) trace: u128,
@@ -17,7 +17,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Reads the header `traceparent`; `None` when it is malformed.
+    /// Parses the `traceparent` header; `None` when it is malformed.
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
         let (version, trace) = (parts.next()?, parts.next()?);
@@ -29,7 +29,7 @@ impl TraceContext {
                     .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
         };
         let is_known = is_hex(version, 2) && version != "ff";
-        // Later versions may have more parts, this one has not.
+        // Later versions may have more parts; version 00 may not.
         let is_whole = version != "00" || parts.next().is_none();
         if !(is_known && is_whole && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2)) {
             return None;
@@ -45,7 +45,7 @@ impl TraceContext {
     }
 }
 
-/// As in the header `traceparent`.
+/// Formats as the `traceparent` header.
 impl fmt::Display for TraceContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { trace, span, .. } = self;

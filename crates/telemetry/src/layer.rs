@@ -1,4 +1,4 @@
-//! [`TraceLayer`]: collects exported spans and hands them over when they end.
+//! [`TraceLayer`]: collects exported spans and passes them on when they end.
 
 use std::fmt;
 use std::time::{Instant, SystemTime};
@@ -15,13 +15,13 @@ use crate::attribute::{
 };
 use crate::context::TraceContext;
 
-/// The role of a span in a call between services.
+/// Role of a span in a call between services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
     /// Work inside the program.
     #[default]
     Internal,
-    /// The answer to a request.
+    /// Handling of a request.
     Server,
     /// A request to another service.
     Client,
@@ -40,32 +40,32 @@ pub struct FinishedSpan {
     pub(crate) is_failed: bool,
 }
 
-/// Hands spans that have ended to a sink. The sink must not wait: it runs on the thread that ends the span.
+/// Passes ended spans to a sink. The sink must not block: it runs on the thread that ends the span.
 ///
-/// It must be filtered by [`is_exported`], so that spans of other layers are neither collected nor parents.
+/// It must be filtered by [`is_exported`], so that spans of other layers are neither collected nor become parents.
 pub struct TraceLayer<F> {
     sink: F,
 }
 
 impl<F: Fn(FinishedSpan) + Send + Sync + 'static> TraceLayer<F> {
-    /// A layer with a sink.
+    /// Creates a layer with a sink.
     pub const fn new(sink: F) -> Self {
         Self { sink }
     }
 }
 
-/// Whether a span is exported: whether it has the field `otel.kind`.
+/// Whether a span is exported, which is when it has the field `otel.kind`.
 pub fn is_exported(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.fields().field(KIND_FIELD).is_some()
 }
 
-/// A span that has not ended, kept with it in the registry.
+/// A span that has not ended, stored with it in the registry.
 struct OpenSpan {
     context: TraceContext,
     parent: Option<u64>,
     start: SystemTime,
     clock: Instant,
-    /// `None` once the span was handed over.
+    /// `None` once the span was passed to the sink.
     fields: Option<SpanFields>,
 }
 
@@ -132,7 +132,7 @@ where
 }
 
 impl OpenSpan {
-    /// The finished span, once, unless its trace is not sampled.
+    /// Returns the finished span, once, unless its trace is not sampled.
     fn finish(&mut self, name: &str) -> Option<FinishedSpan> {
         let fields = self.fields.take()?;
         if !self.context.is_sampled {
@@ -174,13 +174,13 @@ impl OpenSpan {
     }
 }
 
-/// The fields of a span, as far as they are exported.
+/// The exported fields of a span.
 #[derive(Default)]
 struct SpanFields {
     kind: Kind,
     parent: Option<TraceContext>,
     is_ended: bool,
-    /// Texts as they were recorded, for the name of the span.
+    /// Recorded texts, for the name of the span.
     texts: Vec<(&'static str, String)>,
     attributes: Vec<(&'static str, Attribute)>,
 }
@@ -294,7 +294,7 @@ mod tests {
         );
         outer.record("route", "/x");
         let _outer = outer.enter();
-        // Not exported, so it is nobody's parent.
+        // Not exported, so it does not become a parent.
         let between = tracing::info_span!("phase", phase = "execute");
         let _between = between.enter();
         let inner = tracing::info_span!(

@@ -1,10 +1,10 @@
-//! Traces for OpenTelemetry, made of the spans that the crates record with `tracing`.
+//! OpenTelemetry traces from the spans that the crates record with `tracing`.
 //!
-//! [`TraceLayer`] is a layer for a subscriber of `tracing`. It exports the spans that have the field `otel.kind`, with
-//! the attributes that [`attribute`](mod@attribute) lists and no others: names, sizes and outcomes, never texts,
-//! arguments or secrets. [`current`] is the context to send to another service in the header `traceparent`.
+//! [`TraceLayer`] is a layer for a `tracing` subscriber. It exports the spans that have the field `otel.kind`, with the
+//! attributes that [`attribute`](mod@attribute) lists and no others: names, sizes and outcomes, never texts, arguments
+//! or secrets. [`current`] is the context to send to another service in the `traceparent` header.
 //!
-//! Nothing here needs a subscriber: without a [`TraceLayer`] there is no span to export and no context to send.
+//! No code here requires a subscriber: without a [`TraceLayer`] there is no span to export and no context to send.
 
 pub mod attribute;
 mod context;

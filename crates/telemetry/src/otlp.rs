@@ -1,4 +1,4 @@
-//! The protocol of OpenTelemetry (OTLP) over HTTP, in JSON.
+//! The OpenTelemetry protocol (OTLP) over HTTP, in JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -45,7 +45,7 @@ fn span(span: &FinishedSpan) -> Value {
     exported
 }
 
-/// A 64-bit number is written as text: numbers of JSON lose digits.
+/// Formats a 64-bit number as text, because JSON numbers lose digits.
 fn nanoseconds(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_nanos().to_string()

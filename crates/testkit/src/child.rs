@@ -1,31 +1,31 @@
-//! Children: the test that is running, run once more in a process of its own.
+//! Child processes: the running test, started once more in a process of its own.
 //!
 //! A test that needs other processes begins with [`child_input`]: in the parent that is `None`, in
-//! a [`Child`] it is what the parent gave it. The child tells things with [`say`] and can be held
-//! at [`wait_for_go`] until all its siblings are there.
+//! a [`Child`] it is the input from the parent. The child sends lines with [`send_line`] and can be held
+//! at [`wait_for_release`] until all its siblings are there.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 const INPUT: &str = "CLEVERAGENTS_TEST_CHILD_INPUT";
-/// Sets what a child says apart from what the test harness prints.
+/// Distinguishes lines of a child from the output of the test harness.
 const MARK: &str = "the child says: ";
 const READY: &str = "ready";
 
-/// What the parent gave this process, `None` when it is not a child.
+/// Input from the parent; `None` when this process is not a child.
 pub fn child_input() -> Option<String> {
     std::env::var(INPUT).ok()
 }
 
-/// Tells the parent one line.
-pub fn say(line: impl std::fmt::Display) {
+/// Sends one line to the parent.
+pub fn send_line(line: impl std::fmt::Display) {
     println!("{MARK}{line}");
     std::io::stdout().flush().expect("the parent listens");
 }
 
-/// Tells the parent that this child is ready and waits until it may go on.
-pub fn wait_for_go() {
-    say(READY);
+/// Tells the parent that this child is ready and waits until it may continue.
+pub fn wait_for_release() {
+    send_line(READY);
     let mut line = String::new();
     std::io::stdin()
         .read_line(&mut line)
@@ -60,38 +60,38 @@ impl Child {
         }
     }
 
-    /// Starts so many children, holds them at [`wait_for_go`], lets all go together, and gives
-    /// what each one said. All must end well.
+    /// Starts `count` children, holds them at [`wait_for_release`], releases all together, and returns
+    /// the lines of each one. All must succeed.
     pub fn race(count: usize, test: &str, input: impl Fn(usize) -> String) -> Vec<Vec<String>> {
         let mut children: Vec<Self> = (0..count)
             .map(|index| Self::start(test, &input(index)))
             .collect();
         for child in &mut children {
             assert_eq!(
-                child.hear().as_deref(),
+                child.read_line().as_deref(),
                 Some(READY),
                 "the child waits to go"
             );
         }
         for child in &mut children {
-            child.go();
+            child.release();
         }
         children.into_iter().map(Self::finish).collect()
     }
 
-    /// The operating system's number of the child.
+    /// Process number of the child.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Lets a child go that waits.
-    pub fn go(&mut self) {
+    /// Releases a waiting child.
+    pub fn release(&mut self) {
         let input = self.input.as_mut().expect("a running child has an input");
         input.write_all(b"go\n").expect("the child listens");
     }
 
-    /// The next thing the child says, `None` when it has ended.
-    pub fn hear(&mut self) -> Option<String> {
+    /// Returns the next line of the child; `None` when it has ended.
+    pub fn read_line(&mut self) -> Option<String> {
         let mut line = String::new();
         loop {
             line.clear();
@@ -115,10 +115,10 @@ impl Child {
         self.process.wait().expect("a killed child is reaped");
     }
 
-    /// Waits for the child to end well and gives what else it said.
+    /// Waits for the child to succeed and returns its remaining lines.
     pub fn finish(mut self) -> Vec<String> {
         drop(self.input.take());
-        let said: Vec<String> = std::iter::from_fn(|| self.hear()).collect();
+        let said: Vec<String> = std::iter::from_fn(|| self.read_line()).collect();
         let status = self.process.wait().expect("the child can be waited for");
         assert!(
             status.success(),
@@ -130,7 +130,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // A test that fails must not leave its children behind; one that has ended is no matter.
+        // A failing test must not leave its children behind; one that has already ended does not
+        // matter.
         let _killed = self.process.kill();
         let _reaped = self.process.wait();
     }

@@ -1,5 +1,5 @@
-//! [`TestDatabase`]: a database for one test, opened through the store or, to damage it or to look
-//! at what is really there, behind the store's back.
+//! [`TestDatabase`]: a database for one test, opened through the store or, to damage or inspect it,
+//! directly.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use postgres::{Client, NoTls, SimpleQueryMessage};
 /// A database that exists for one test.
 #[derive(Debug)]
 pub struct TestDatabase {
-    /// Its URL.
+    /// URL of the database.
     pub url: String,
     /// `sqlite` or `postgres`, for messages.
     pub kind: &'static str,
@@ -25,7 +25,7 @@ enum Guard {
 }
 
 impl TestDatabase {
-    /// A new SQLite file.
+    /// Creates a new SQLite file.
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let url = format!("sqlite://{}", folder.path().join("test.db").display());
@@ -36,7 +36,7 @@ impl TestDatabase {
         }
     }
 
-    /// A new database on the test server, `None` when there is no server.
+    /// Creates a new database on the test server; `None` when there is no server.
     pub fn postgres() -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Ok(address) = std::env::var("CLEVERAGENTS_TEST_POSTGRES_URL") else {
@@ -63,14 +63,14 @@ impl TestDatabase {
         })
     }
 
-    /// One of each kind that can be had.
+    /// One of each available kind.
     pub fn each() -> Vec<Self> {
         std::iter::once(Self::sqlite())
             .chain(Self::postgres())
             .collect()
     }
 
-    /// The folder of an SQLite file.
+    /// Directory of the SQLite file.
     pub fn folder(&self) -> Option<&Path> {
         match &self.guard {
             Guard::Folder(folder) => Some(folder.path()),
@@ -78,31 +78,31 @@ impl TestDatabase {
         }
     }
 
-    /// The SQLite file.
+    /// Path of the SQLite file.
     pub fn file(&self) -> PathBuf {
         self.folder()
             .expect("an SQLite database is in a folder")
             .join("test.db")
     }
 
-    /// Its URL, parsed.
+    /// Parsed URL.
     pub fn parsed_url(&self) -> DatabaseUrl {
         DatabaseUrl::parse(&self.url, Path::new("/")).expect("test databases have good URLs")
     }
 
-    /// An engine on it, shared with nobody: what another process would have.
+    /// Opens an engine that is not shared, as another process would.
     pub fn open(&self) -> Arc<Engine> {
         EngineCache::new(Options::default())
             .open(&self.parsed_url())
             .expect("test databases can be opened")
     }
 
-    /// Changes the database behind the store's back.
+    /// Changes the database directly, bypassing the store.
     pub fn meddle(&self, sql: &str) {
         self.try_meddle(sql).expect("the meddling statement runs");
     }
 
-    /// Tries to change the database behind the store's back and gives the database's objection.
+    /// Tries to change the database directly and returns its error.
     pub fn try_meddle(&self, sql: &str) -> Result<(), String> {
         match &self.guard {
             Guard::Folder(_) => connect_file(&self.file())
@@ -116,14 +116,15 @@ impl TestDatabase {
         }
     }
 
-    /// Changes any SQLite file, which is made when it is not there.
+    /// Changes any SQLite file, creating it if needed.
     pub fn write_file(path: &Path, sql: &str) {
         connect_file(path)
             .execute_batch(sql)
             .expect("the statement runs");
     }
 
-    /// Reads any SQLite file and does not end: nobody can write until the value is dropped.
+    /// Starts reading any SQLite file and does not end: no process can write until the value is
+    /// dropped.
     pub fn keep_reading(path: &Path) -> impl Drop + use<> {
         let connection = connect_file(path);
         connection
@@ -132,12 +133,12 @@ impl TestDatabase {
         connection
     }
 
-    /// What a query of any SQLite file answers.
+    /// Queries any SQLite file.
     pub fn read_file(path: &Path, sql: &str) -> Vec<Vec<String>> {
         ask_file(&connect_file(path), sql).expect("the query runs")
     }
 
-    /// What a query really answers, behind the store's back: rows of columns as text, NULL empty.
+    /// Queries the database directly: rows of columns as text, NULL as empty.
     pub fn ask(&self, sql: &str) -> Vec<Vec<String>> {
         match &self.guard {
             Guard::Folder(_) => ask_file(&connect_file(&self.file()), sql).expect("the query runs"),
@@ -157,7 +158,7 @@ impl TestDatabase {
         }
     }
 
-    /// The single number that a query answers with.
+    /// The single number that a query returns.
     pub fn count(&self, sql: &str) -> u64 {
         match self.ask(sql).as_slice() {
             [row] => row[0].parse().expect("a count"),

@@ -1,9 +1,9 @@
 //! For tests only: a fresh database of each kind, racing threads and processes, and the size of
-//! long proofs.
+//! long tests.
 //!
-//! SQLite tests get a file in a temporary folder. PostgreSQL tests get a database of their own on
-//! the server that `CLEVERAGENTS_TEST_POSTGRES_URL` names (`scripts/test` starts one); without it
-//! they say so and pass, unless `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
+//! SQLite tests get a file in a temporary directory. PostgreSQL tests get their own database on the
+//! server in `CLEVERAGENTS_TEST_POSTGRES_URL` (`scripts/test` starts one); without it they report
+//! that and pass, unless `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
 
 #![expect(
     clippy::print_stdout,
@@ -19,14 +19,14 @@ pub mod plans;
 mod program;
 mod terminal;
 
-pub use child::{Child, child_input, say, wait_for_go};
+pub use child::{Child, child_input, send_line, wait_for_release};
 pub use database::TestDatabase;
 pub use program::{Agents, Answer, Dice, Gate, not_run};
 pub use terminal::PAUSE;
 
 use std::sync::Barrier;
 
-/// How large a long proof should be: `small` in CI, `full` by `CLEVERAGENTS_PROOF=full`.
+/// Size of a long test: `small` in CI, `full` with `CLEVERAGENTS_PROOF=full`.
 pub fn proof_size(small: usize, full: usize) -> usize {
     match std::env::var("CLEVERAGENTS_PROOF").as_deref() {
         Ok("full") => full,
@@ -34,7 +34,7 @@ pub fn proof_size(small: usize, full: usize) -> usize {
     }
 }
 
-/// Runs `work` on so many threads, all let go at the same instant, and gives what they answered.
+/// Runs `work` on this many threads, all released at the same instant, and returns their results.
 pub fn at_once<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let gate = Barrier::new(threads);
     std::thread::scope(|scope| {

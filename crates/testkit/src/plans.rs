@@ -1,20 +1,20 @@
-//! Plans in a store, made by its functions: what a test of views looks at.
+//! Plans in a store, created by its functions, for tests of views.
 
 use cleveragents_domain::{
     Action, ActionActors, AutomationProfile, ContextSnapshot, DecisionId, DecisionType, MadeWith,
-    Move, NewDecision, PlanActors, PlanId, PlanPhase, PlanProfile, PlanProject, PlanStep,
-    PlanStrategy, StepState, Waiting,
+    NewDecision, PlanActors, PlanId, PlanPhase, PlanProfile, PlanProject, PlanStep, PlanStrategy,
+    StageTransition, StepState, Waiting,
 };
 use cleveragents_store::plan_steps::{NewStep, StepEnd};
-use cleveragents_store::plans::{Along, NewPlan};
+use cleveragents_store::plans::{NewPlan, TransitionDetails};
 use cleveragents_store::{Engine, Error, decisions, plan_steps, plans};
 use serde_json::{Map, Value, json};
 
-/// What stands for what a plan took, as a statement: it is otherwise added up from runs.
+/// Statement that sets the usage of a plan, which is otherwise summed from its runs.
 pub const TAKEN: &str = "UPDATE plans SET input_tokens = 1200, output_tokens = 300, cost_micro_usd = 12500, \
      model_calls = 3, tool_calls = 2";
 
-/// A plan that was just made from `local/fix-tests` for the project `local/shop`, supervised.
+/// A new plan from `local/fix-tests` for the project `local/shop`, with the supervised profile.
 pub fn new_plan(name: &str) -> NewPlan {
     let profile = AutomationProfile::find_built_in("supervised").expect("it is built in");
     NewPlan {
@@ -68,7 +68,7 @@ pub fn store(engine: &Engine, new: &NewPlan) -> PlanId {
     id
 }
 
-/// Does something in a unit of work that must succeed.
+/// Runs a unit of work that must succeed.
 pub fn write<T: Send + 'static>(
     engine: &Engine,
     mut work: impl FnMut(&mut cleveragents_store::UnitOfWork<'_>) -> Result<T, Error> + Send + 'static,
@@ -78,31 +78,31 @@ pub fn write<T: Send + 'static>(
         .expect("the unit is stored")
 }
 
-/// Moves a plan, which must be possible.
-pub fn advance(engine: &Engine, plan: PlanId, ways: &[Move]) {
+/// Makes stage transitions of a plan, which must be allowed.
+pub fn advance(engine: &Engine, plan: PlanId, ways: &[StageTransition]) {
     for way in ways.iter().copied() {
         write(engine, move |unit| {
-            plans::advance(unit, plan, way, &Along::default())
+            plans::advance(unit, plan, way, &TransitionDetails::default())
         })
         .unwrap_or_else(|| panic!("{way:?} is possible"));
     }
 }
 
-/// Lets a plan fail where it is.
-pub fn fail(engine: &Engine, plan: PlanId, way: Move, error: &Value) {
+/// Makes a plan fail in its current phase.
+pub fn fail(engine: &Engine, plan: PlanId, way: StageTransition, error: &Value) {
     let error = error.as_object().cloned();
     write(engine, move |unit| {
-        let along = Along {
+        let details = TransitionDetails {
             error: error.clone(),
             reason: Some("it failed".to_owned()),
-            ..Along::default()
+            ..TransitionDetails::default()
         };
-        plans::advance(unit, plan, way, &along)
+        plans::advance(unit, plan, way, &details)
     })
     .expect("the move is possible");
 }
 
-/// Lets a plan wait.
+/// Makes a plan wait.
 pub fn wait_for(engine: &Engine, plan: PlanId, waiting: Waiting) {
     write(engine, move |unit| plans::wait_for(unit, plan, &waiting));
 }
@@ -137,7 +137,7 @@ pub fn decide(engine: &Engine, plan: PlanId, all: &[NewDecision]) {
     });
 }
 
-/// A step that ended so.
+/// Stores a step with an outcome.
 pub fn step(
     engine: &Engine,
     plan: PlanId,
@@ -169,21 +169,21 @@ pub fn step(
 /// The decisions of [`strategized`].
 #[derive(Debug, Clone, Copy)]
 pub struct Decisions {
-    /// What the plan is to do.
+    /// Task of the plan.
     pub root: DecisionId,
-    /// An invariant.
+    /// Enforced invariant.
     pub invariant: DecisionId,
-    /// How it is done.
+    /// Chosen strategy.
     pub strategy: DecisionId,
-    /// How it was to be done first.
+    /// Superseded strategy.
     pub replaced: DecisionId,
-    /// What was done, influenced by the invariant.
+    /// Executed work, influenced by the invariant.
     pub work: DecisionId,
 }
 
 /// Gives a plan a strategy of two steps and five decisions, one of them superseded.
 pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
-    advance(engine, plan, &[Move::StartStrategize]);
+    advance(engine, plan, &[StageTransition::StartStrategize]);
     let root = decision(
         DecisionType::PromptDefinition,
         None,
@@ -250,13 +250,17 @@ pub fn strategized(engine: &Engine, plan: PlanId) -> Decisions {
         plans::set_root(unit, plan, found.root)?;
         plans::set_strategy(unit, plan, Some(&way))
     });
-    advance(engine, plan, &[Move::CompleteStrategize]);
+    advance(engine, plan, &[StageTransition::CompleteStrategize]);
     found
 }
 
-/// Carries the plan of [`strategized`] out up to the end of its first step.
+/// Executes the plan of [`strategized`] up to the end of its first step.
 pub fn executing(engine: &Engine, plan: PlanId) {
-    advance(engine, plan, &[Move::QueueExecute, Move::StartExecute]);
+    advance(
+        engine,
+        plan,
+        &[StageTransition::QueueExecute, StageTransition::StartExecute],
+    );
     let done = Some((StepState::Done, "The sum is right"));
     step(engine, plan, "step/1", "Correct the sum", done);
     step(engine, plan, "step/2", "Run the tests", None);

@@ -1,5 +1,4 @@
-//! [`Agents`]: the program itself, run as a person runs it, in a home of its own and with an
-//! environment that holds nothing else.
+//! [`Agents`]: runs the real program as a user does, with its own home directory and a minimal environment.
 
 use std::ffi::OsStr;
 use std::io::{PipeReader, PipeWriter, Write as _};
@@ -8,13 +7,13 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// How much more room there is at first each time, in blocks of 512 bytes; later half as much again.
+/// Initial growth of the disk size per attempt, in blocks of 512 bytes; later half as much again.
 const MORE_ROOM: u32 = 64;
 
-/// Where there is room for everything.
+/// Size with room for everything, in blocks of 512 bytes.
 const ROOMY: u32 = 1 << 13;
 
-/// A home for one test, with the program that works in it. The home does not exist at first.
+/// A home directory for one test, with the program that uses it. The directory does not exist at first.
 #[derive(Debug)]
 pub struct Agents {
     program: PathBuf,
@@ -24,7 +23,7 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// A new home for the program at this path (`env!("CARGO_BIN_EXE_agents")`).
+    /// Creates a new home for the program at this path (`env!("CARGO_BIN_EXE_agents")`).
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         std::fs::create_dir(folder.path().join("work")).expect("a working folder can be made");
@@ -36,42 +35,42 @@ impl Agents {
         }
     }
 
-    /// The same with another home folder.
+    /// Sets another home directory.
     #[must_use]
     pub fn at_home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = home.into();
         self
     }
 
-    /// The same with an environment variable more.
+    /// Adds an environment variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));
         self
     }
 
-    /// The same on another database than the file in the home.
+    /// Uses another database than the file in the home.
     #[must_use]
     pub fn on(self, url: &str) -> Self {
         self.with("CLEVERAGENTS_DATABASE_URL", url)
     }
 
-    /// The home folder.
+    /// Home directory.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The folder in which the program runs; it lies beside the home.
-    pub fn work(&self) -> PathBuf {
+    /// Working directory of the program, next to the home.
+    pub fn cwd(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    /// The database file, when no other database is used.
+    /// Database file, when no other database is used.
     pub fn database(&self) -> PathBuf {
         self.home.join("cleveragents.db")
     }
 
-    /// The configuration file.
+    /// Configuration file.
     pub fn config_file(&self) -> PathBuf {
         self.home.join("config.toml")
     }
@@ -84,21 +83,21 @@ impl Agents {
             .env("HOME", self.folder.path())
             .env("CLEVERAGENTS_HOME", &self.home)
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .current_dir(self.work())
+            .current_dir(self.cwd())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
     }
 
-    /// A command that is not started yet.
+    /// Creates a command that is not started yet.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.clean(self.program.as_os_str());
         command.args(arguments);
         command
     }
 
-    /// A command that starts and waits, and runs when its [`Gate`] opens.
+    /// Starts a command that waits, and runs when its [`Gate`] opens.
     pub fn behind(&self, gate: &Gate, arguments: &[&str]) -> Child {
         self.clean(OsStr::new("sh"))
             .args(["-c", "read -r go; exec \"$0\" \"$@\" </dev/null"])
@@ -109,8 +108,8 @@ impl Agents {
             .expect("a shell starts")
     }
 
-    /// A command for which the disk is full: neither it nor what it starts can make a file larger than
-    /// so many blocks of 512 bytes. Unlike a small file system this needs no rights.
+    /// Creates a command for which the disk is full: neither it nor its descendants can create a file larger than this
+    /// many blocks of 512 bytes. Unlike a small file system this needs no privileges.
     pub fn on_full_disk(&self, blocks: u32, arguments: &[&str]) -> Command {
         // Without the trap a signal would end the program where it should see an error.
         let limited = "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"";
@@ -122,15 +121,15 @@ impl Agents {
         command
     }
 
-    /// Runs a command on a disk without room, and again with a little more, until it succeeds. Each failure is
-    /// looked at, with where it happened; none of them may claim success.
+    /// Runs a command on a full disk, and again with a little more room, until it succeeds. Passes each failure and its
+    /// position to `look`; none of them may claim success.
     pub fn squeezed(&self, arguments: &[&str], mut look: impl FnMut(&Answer, &str)) -> Answer {
         let mut room = 0;
         loop {
             let here = format!("{arguments:?} with room for {room} blocks");
             let limited = [&["--format", "json"], arguments].concat();
             let output = self.on_full_disk(room, &limited).output();
-            let answer = Answer::of(&output.expect("the program starts"));
+            let answer = Answer::from_output(&output.expect("the program starts"));
             if answer.code == Some(0) {
                 return answer;
             }
@@ -144,10 +143,10 @@ impl Agents {
     /// Runs a command to its end.
     pub fn run(&self, arguments: &[&str]) -> Answer {
         let output = self.command(arguments).output();
-        Answer::of(&output.expect("the program starts"))
+        Answer::from_output(&output.expect("the program starts"))
     }
 
-    /// Runs a command to its end with something to read.
+    /// Runs a command to its end with this standard input.
     pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Answer {
         let mut child = self
             .command(arguments)
@@ -156,20 +155,20 @@ impl Agents {
             .expect("the program starts");
         let mut stdin = child.stdin.take().expect("its input is a pipe");
         std::thread::scope(|scope| {
-            // A program that refuses early closes its input; that is for the test to judge.
+            // A program that fails early closes its input; the test decides whether that is right.
             scope.spawn(move || drop(stdin.write_all(input)));
-            Answer::of(&child.wait_with_output().expect("the program ends"))
+            Answer::from_output(&child.wait_with_output().expect("the program ends"))
         })
     }
 
-    /// The `data` of a command that must succeed.
+    /// Returns the `data` of a command that must succeed.
     pub fn data(&self, arguments: &[&str]) -> Value {
         let answer = self.run(&[&["--format", "json"], arguments].concat());
         assert_eq!(answer.code, Some(0), "{arguments:?} fails: {answer:?}");
         answer.json()["data"].clone()
     }
 
-    /// Makes a session and gives its id.
+    /// Creates a session and returns its id.
     pub fn create_session(&self) -> String {
         self.data(&["session", "create"])["session"]["id"]
             .as_str()
@@ -177,7 +176,7 @@ impl Agents {
             .to_owned()
     }
 
-    /// Every message of a session.
+    /// All messages of a session.
     pub fn messages(&self, session: &str) -> Vec<Value> {
         self.data(&["session", "messages", session])["messages"]
             .as_array()
@@ -185,7 +184,7 @@ impl Agents {
             .clone()
     }
 
-    /// The content of every message of a session, in order, whose numbers must be 0, 1, 2…
+    /// Contents of all messages of a session, in order, whose numbers must be 0, 1, 2…
     pub fn contents(&self, session: &str) -> Vec<String> {
         self.messages(session)
             .iter()
@@ -197,21 +196,21 @@ impl Agents {
             .collect()
     }
 
-    /// Asserts that `db check` finds nothing wrong.
+    /// Asserts that `db check` finds no problem.
     pub fn assert_sound(&self) {
         let answer = self.run(&["db", "check"]);
         assert_eq!(answer.code, Some(0), "the database is sound: {answer:?}");
     }
 }
 
-/// What a command answered.
+/// Result of a command.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The exit code, `None` when a signal ended it.
+    /// Exit code; `None` when a signal ended it.
     pub code: Option<i32>,
-    /// What it wrote to standard output.
+    /// Standard output.
     pub out: String,
-    /// What it wrote to standard error.
+    /// Standard error.
     pub err: String,
 }
 
@@ -226,8 +225,8 @@ impl std::fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// The answer of a program that has ended.
-    pub fn of(output: &Output) -> Self {
+    /// Converts the output of an ended program.
+    pub fn from_output(output: &Output) -> Self {
         Self {
             code: output.status.code(),
             out: String::from_utf8(output.stdout.clone()).expect("standard output is UTF-8"),
@@ -235,7 +234,7 @@ impl Answer {
         }
     }
 
-    /// Asserts that a command failed and says so, in `--format json`.
+    /// Asserts that a command failed and reported it, in `--format json`.
     pub fn assert_no_claim(&self, here: &str) {
         assert_ne!(self.code, Some(0), "{here} claims success: {self:?}");
         let told = self.json();
@@ -245,7 +244,7 @@ impl Answer {
         assert!(!claims, "{here} claims success: {self:?}");
     }
 
-    /// The one JSON document on standard output.
+    /// The single JSON document on standard output.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| {
             panic!("standard output is not one document: {error}\n{self:?}")
@@ -253,7 +252,7 @@ impl Answer {
     }
 }
 
-/// Holds programs that have started until all may go at the same instant.
+/// Holds started programs until all may run at the same instant.
 #[derive(Debug)]
 pub struct Gate {
     reader: PipeReader,
@@ -268,14 +267,14 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Lets all go.
+    /// Releases all of them.
     pub fn open(self) {
         drop(self.writer);
     }
 }
 
-/// Says that a test could not run something: a line in the file that `CLEVERAGENTS_TEST_NOT_RUN`
-/// names, and a failure when `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
+/// Records that a test could not run something: a line in the file `CLEVERAGENTS_TEST_NOT_RUN`, and a failure when
+/// `CLEVERAGENTS_TEST_REQUIRE_ALL` is set.
 pub fn not_run(what: &str, why: &str) {
     let line = format!("{what}: {why}");
     eprintln!("NOT RUN: {line}");
@@ -293,8 +292,8 @@ pub fn not_run(what: &str, why: &str) {
     );
 }
 
-/// Numbers that differ in every run, for instants at which something is killed, or that come from a
-/// seed, for cases that can be run again.
+/// Random numbers: different in every run, for the instants at which something is killed, or derived from a seed, for
+/// reproducible cases.
 #[derive(Debug)]
 pub struct Dice(u64);
 
@@ -306,19 +305,19 @@ impl Default for Dice {
 }
 
 impl Dice {
-    /// Numbers that a seed decides.
+    /// Creates numbers derived from a seed.
     pub const fn seeded(seed: u64) -> Self {
-        // Seeds are often small and near each other; their numbers must not be.
+        // Seeds are often small and similar; their numbers must not be.
         Self((seed.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// One of these.
+    /// Picks one of the choices.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         let at = self.roll(choices.len() as u64);
         &choices[usize::try_from(at).unwrap_or(0)]
     }
 
-    /// Whether it happens, once in so many times.
+    /// Returns true once in `times` calls on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.roll(times) == 0
     }

@@ -1,5 +1,5 @@
-//! The program at a terminal: [`Agents::play`], with a person who waits for what is shown, and
-//! [`Agents::run_on_terminal`], with one who types the same at the first prompt.
+//! The program at a terminal: [`Agents::play`] simulates a user who waits for output before typing, and
+//! [`Agents::run_on_terminal`] one who types everything at the first prompt.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -14,11 +14,11 @@ use serde_json::json;
 
 use crate::{Agents, Answer};
 
-/// In what a step of [`Agents::play`] types: the person rests here, longer than a display takes to redraw.
+/// Marker in the text that a step of [`Agents::play`] types: pause here, longer than a display takes to redraw.
 pub const PAUSE: char = '\u{e000}';
 
-/// Runs its arguments at a terminal. Each step waits for a text in what came since the step before, and
-/// then types something. Prints everything that came.
+/// Runs its arguments at a terminal. Each step waits for a text in the output since the previous step, and then types
+/// something. Prints the whole output.
 const PLAYER: &str = r#"
 import fcntl, json, os, pty, select, signal, struct, sys, termios, time
 steps = json.loads(sys.argv[1])
@@ -55,10 +55,10 @@ sys.exit(os.waitstatus_to_exitcode(status) % 256)
 "#;
 
 impl Agents {
-    /// Runs a command at a terminal: waits for the first text of each step, and types the second. Gives
-    /// the exit code, 99 when a step never came, and everything that was seen.
+    /// Runs a command at a terminal: waits for the first text of each step, and types the second. Returns the exit code
+    /// (99 when an expected text never appeared) and the whole output.
     pub fn play(&self, steps: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
-        // The environment of the program, at another program's terminal.
+        // The program's environment, at the terminal of another program.
         let agents = self.command(arguments);
         let mut player = Command::new("python3");
         player.env_clear().env("TERM", "xterm-256color");
@@ -68,7 +68,7 @@ impl Agents {
             }
         }
         let output = player
-            .current_dir(self.work())
+            .current_dir(self.cwd())
             .args(["-c", PLAYER, &json!(steps).to_string()])
             .arg(agents.get_program())
             .args(arguments)
@@ -83,8 +83,8 @@ impl Agents {
 }
 
 impl Agents {
-    /// Runs a command whose standard input and error are a terminal, and types these lines when it shows a
-    /// prompt. What it shows there, the typed lines included, is the answer's `err`.
+    /// Runs a command whose standard input and error are a terminal, and types these lines when it shows a prompt. The
+    /// terminal output, typed lines included, becomes `err` of the answer.
     pub fn run_on_terminal(&self, arguments: &[&str], typed: &str) -> Answer {
         let (mut person, terminal) = terminal();
         let child = self
@@ -93,14 +93,13 @@ impl Agents {
             .stderr(terminal)
             .spawn()
             .expect("the program starts");
-        // The command, and with it our last handle of the terminal, is gone: reading comes to an end
-        // when the program ends.
+        // The command, and with it our last handle of the terminal, is gone: reading ends when the program ends.
         let typed = typed.to_owned();
         let seen = std::thread::spawn(move || {
             let mut seen = Vec::new();
             let mut part = [0_u8; 4096];
             let mut to_type = Some(typed);
-            // Linux says that the other side is gone by an error.
+            // On Linux, reading fails with an error when the other side is gone.
             while let Ok(count @ 1..) = person.read(&mut part) {
                 seen.extend_from_slice(&part[..count]);
                 let is_prompt = seen.ends_with(b": ") || seen.ends_with(b"> ");
@@ -110,14 +109,14 @@ impl Agents {
             }
             seen
         });
-        let mut answer = Answer::of(&child.wait_with_output().expect("the program ends"));
+        let mut answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
         let seen = seen.join().expect("the reader ends");
         answer.err = String::from_utf8_lossy(&seen).into_owned();
         answer
     }
 }
 
-/// Both sides of a new terminal: the person's and the program's.
+/// Both sides of a new terminal: the user's and the program's.
 fn terminal() -> (File, File) {
     let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&person).expect("it is ours");

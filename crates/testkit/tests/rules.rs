@@ -1,14 +1,14 @@
-//! Each rule refuses a request that breaks it, and the request that it was made from is accepted.
+//! Each rule rejects a request that breaks it, and accepts the request that it was derived from.
 
 #![expect(clippy::too_many_lines, reason = "tables of requests")]
 
-use cleveragents_testkit::model_server::{Received, Step, refusal};
+use cleveragents_testkit::model_server::{ReceivedRequest, Step, refusal};
 use serde_json::{Value, json};
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 fn refused(path: &str, body: &Value) -> Option<String> {
-    let request = Received {
+    let request = ReceivedRequest {
         path: path.to_owned(),
         headers: vec![("anthropic-version".to_owned(), "2023-06-01".to_owned())],
         body: body.to_string(),
@@ -25,7 +25,7 @@ fn refused(path: &str, body: &Value) -> Option<String> {
     Some(message.as_str().expect("a message").to_owned())
 }
 
-/// Changes of a request that is accepted: where, what, and a part of the refusal. Nothing takes the field away.
+/// Changes of an accepted request: where, what, and a part of the error. Null removes the field.
 type Breaks<'a> = &'a [(&'a str, Value, &'a str)];
 
 fn each_is_refused(path: &str, good: &Value, breaks: Breaks<'_>) {
@@ -51,17 +51,17 @@ fn long(length: usize) -> String {
     "x".repeat(length)
 }
 
-/// A request with so many copies of an element in a list of it.
+/// A request with this many copies of an element in one of its lists.
 fn repeated(body: &Value, list: &str, element: &Value, times: usize) -> Value {
     let mut body = body.clone();
     *body.pointer_mut(list).expect(list) = vec![element.clone(); times].into();
     body
 }
 
-/// A PNG whose head tells this width, as base64.
+/// A PNG whose header has this width, as base64.
 fn png_of_width(width: u32) -> String {
     let [_, high, middle, low] = width.to_be_bytes();
-    // The width is in the bytes 16 to 19 of the file; those from 15 to 20 are eight letters.
+    // The width is in bytes 16 to 19 of the file; bytes 15 to 20 are eight characters.
     let group = [b'R', 0, high, middle, low, 0];
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -103,7 +103,7 @@ fn anthropic() {
     });
     let schema = "/output_config/format/schema";
     let large = format!("iVBORw0KGgo{}", long(5 * 1024 * 1024 + 1));
-    // A PNG whose head says 1,048,577 pixels.
+    // A PNG whose header says 1,048,577 pixels.
     let wide = PNG.replacen("AAAAEAAAAB", "AQAAEAAAAB", 1);
     each_is_refused(
         "/v1/messages",
@@ -310,7 +310,7 @@ fn anthropic() {
             .expect("five marks")
             .contains("maximum of 4")
     );
-    // Without thinking, both temperature and top_p are too many for newer models.
+    // Without reasoning, temperature and top_p together are rejected by newer models.
     let both = json!({"model": "claude-sonnet-4-5", "max_tokens": 10, "temperature": 0.5, "top_p": 0.5,
         "messages": [{"role": "user", "content": "hi"}]});
     assert!(
@@ -690,7 +690,7 @@ fn openai_chat() {
     );
 }
 
-/// What a strict schema may hold at most.
+/// The limits of a strict schema.
 fn strict_schemas(path: &str, good: &Value, place: &str) {
     let closed = |properties: Value| {
         let names: Vec<&String> = properties.as_object().expect("properties").keys().collect();

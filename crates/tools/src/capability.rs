@@ -1,15 +1,15 @@
-//! [`Capability`]: what a tool declares about itself, on which the gate decides; and
-//! [`CapabilityChange`]: what somebody else says of it, which can only be stricter.
+//! [`Capability`]: properties that a tool declares and the gate enforces; [`CapabilityChange`]: an
+//! override of them, which can only be stricter.
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a tool changes anything.
+/// Whether a tool reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// It only looks.
+    /// The tool changes nothing.
     Reads,
-    /// It may change what it works on.
+    /// The tool may change its subjects.
     Writes,
 }
 
@@ -17,46 +17,46 @@ pub enum Access {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Environment {
-    /// Wherever the sandbox is.
+    /// In the environment of the sandbox.
     #[default]
     Anywhere,
-    /// In a container where there is one.
+    /// In a container if one is available.
     PreferContainer,
-    /// In a container, or not at all.
+    /// In a container; fails without one.
     RequireContainer,
-    /// In this container resource, or not at all.
+    /// In this container resource; fails without it.
     Specific(String),
 }
 
-/// What a tool declares about itself.
+/// Properties that a tool declares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "independent answers, each a field of the user's file"
+    reason = "independent properties, each a field of the user's file"
 )]
 pub struct Capability {
-    /// Whether it changes anything.
+    /// Whether it reads or writes.
     pub access: Access,
-    /// What it may change, in its own words, such as `database:migrations`.
+    /// Free text about what it may change, such as `database:migrations`.
     pub write_scope: Vec<String>,
-    /// Whether a checkpoint can take its changes back.
+    /// Whether a checkpoint can roll back its changes.
     pub checkpointable: bool,
-    /// What a checkpoint for it covers, such as `file` or `snapshot`.
+    /// Scope of its checkpoints, such as `file` or `snapshot`.
     pub checkpoint_scope: Option<String>,
-    /// Effects beyond the sandbox, in its own words, such as `network`.
+    /// Effects outside the sandbox, as free text such as `network`.
     pub side_effects: Vec<String>,
-    /// Whether calling it twice does the same as once.
+    /// Whether repeating a call has no further effect.
     pub idempotent: bool,
-    /// Whether only a profile that allows unsafe tools may run it.
+    /// Whether it runs only under a profile that allows unsafe tools.
     pub is_unsafe: bool,
-    /// Whether a person must agree to each call.
+    /// Whether the user must approve each call.
     pub needs_approval: bool,
-    /// Where it has to run.
+    /// Required execution environment.
     pub environment: Environment,
 }
 
 impl Capability {
-    /// A tool that only looks.
+    /// Capability of a tool that only reads.
     pub const fn reads() -> Self {
         Self {
             access: Access::Reads,
@@ -71,7 +71,7 @@ impl Capability {
         }
     }
 
-    /// A tool whose changes a checkpoint of this scope can take back.
+    /// Capability of a tool whose changes a checkpoint of this scope can roll back.
     pub fn writes(checkpoint_scope: &str) -> Self {
         Self {
             access: Access::Writes,
@@ -82,49 +82,49 @@ impl Capability {
         }
     }
 
-    /// Whether it may change something.
+    /// Whether the access is [`Access::Writes`].
     pub fn is_writing(&self) -> bool {
         self.access == Access::Writes
     }
 }
 
-/// What somebody who offers a tool to a model says of it beyond what it says itself.
+/// Override of a tool's capability by a skill. `None` keeps the tool's value; other values must be stricter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilityChange {
-    /// Whether it changes anything.
+    /// Whether it reads or writes.
     pub access: Option<Access>,
-    /// What it may change.
+    /// Replaces the free text about what it may change.
     pub write_scope: Option<Vec<String>>,
-    /// Whether a checkpoint can take its changes back.
+    /// Whether a checkpoint can roll back its changes.
     pub checkpointable: Option<bool>,
-    /// What a checkpoint for it covers.
+    /// Replaces the scope of its checkpoints.
     pub checkpoint_scope: Option<String>,
-    /// Effects beyond the sandbox.
+    /// Must contain all side effects that the tool declares.
     pub side_effects: Option<Vec<String>>,
-    /// Whether calling it twice does the same as once.
+    /// Whether repeating a call has no further effect.
     pub idempotent: Option<bool>,
-    /// Whether only a profile that allows unsafe tools may run it.
+    /// Whether it runs only under a profile that allows unsafe tools.
     pub is_unsafe: Option<bool>,
-    /// Whether a person must agree to each call.
+    /// Whether the user must approve each call.
     pub needs_approval: Option<bool>,
-    /// Where it has to run.
+    /// Required execution environment.
     pub environment: Option<Environment>,
 }
 
-/// A change would open what the tool itself keeps shut.
+/// An override that would loosen the capability of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an override can only make a tool stricter, and this one {0}")]
-pub struct Loosened(pub &'static str);
+#[error("an override can only make a tool stricter, but this one {0}")]
+pub struct OverrideError(pub &'static str);
 
 impl CapabilityChange {
-    /// The capability of a tool after the change.
-    pub fn apply(&self, base: &Capability) -> Result<Capability, Loosened> {
+    /// Applies the override to the capability of a tool.
+    pub fn apply(&self, base: &Capability) -> Result<Capability, OverrideError> {
         let on = |change: Option<bool>, base: bool| change == Some(true) && !base;
         let off = |change: Option<bool>, base: bool| change == Some(false) && base;
         let mut changed = base.clone();
         match (base.access, self.access) {
             (Access::Writes, Some(Access::Reads)) => {
-                return Err(Loosened("calls a tool read-only that writes"));
+                return Err(OverrideError("declares a writing tool read-only"));
             }
             (Access::Reads, Some(Access::Writes)) => {
                 changed.access = Access::Writes;
@@ -134,16 +134,16 @@ impl CapabilityChange {
             _ => {}
         }
         if on(self.checkpointable, changed.checkpointable) {
-            return Err(Loosened("promises checkpoints that the tool does not"));
+            return Err(OverrideError("declares a tool checkpointable that is not"));
         }
         if on(self.idempotent, changed.idempotent) {
-            return Err(Loosened("calls a tool idempotent that is not"));
+            return Err(OverrideError("declares a tool idempotent that is not"));
         }
         if off(self.is_unsafe, base.is_unsafe) {
-            return Err(Loosened("calls an unsafe tool safe"));
+            return Err(OverrideError("declares an unsafe tool safe"));
         }
         if off(self.needs_approval, base.needs_approval) {
-            return Err(Loosened("takes away an approval that the tool demands"));
+            return Err(OverrideError("removes an approval that the tool requires"));
         }
         let set = |field: &mut bool, change: Option<bool>| *field = change.unwrap_or(*field);
         set(&mut changed.checkpointable, self.checkpointable);
@@ -156,14 +156,14 @@ impl CapabilityChange {
                 .iter()
                 .any(|effect| !effects.contains(effect))
             {
-                return Err(Loosened("leaves out a side effect of the tool"));
+                return Err(OverrideError("removes a side effect of the tool"));
             }
             changed.side_effects.clone_from(effects);
         }
         if let Some(environment) = &self.environment {
             if base.environment != Environment::Anywhere && base.environment != *environment {
-                return Err(Loosened(
-                    "moves a tool out of the place where it has to run",
+                return Err(OverrideError(
+                    "changes the environment that the tool requires",
                 ));
             }
             changed.environment = environment.clone();
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_change_makes_a_tool_freer(base in capability(), change in change()) {
+        fn overrides_never_loosen_a_capability(base in capability(), change in change()) {
             if let Ok(changed) = change.apply(&base) {
                 prop_assert!(changed.is_writing() || !base.is_writing());
                 prop_assert!(changed.is_unsafe || !base.is_unsafe);
@@ -239,13 +239,13 @@ mod tests {
         }
 
         #[test]
-        fn saying_nothing_changes_nothing(base in capability()) {
+        fn an_empty_override_changes_nothing(base in capability()) {
             prop_assert_eq!(CapabilityChange::default().apply(&base).expect("allowed"), base);
         }
     }
 
     #[test]
-    fn a_tool_for_a_container_stays_there() {
+    fn an_override_cannot_remove_a_required_container() {
         let base = Capability {
             environment: Environment::RequireContainer,
             ..Capability::reads()

@@ -1,21 +1,21 @@
-//! Tools, and the one gate through which all of them are called.
+//! Tools, and the gate that calls them.
 //!
-//! A [`Registry`] holds tools: the built-in ones and those of the user's files ([`custom`]). A
-//! [`Gate`] is the only thing that runs them: [`Tool::prepare`] has no effect, and
-//! [`Prepared::run`] needs a [`Permit`], which nothing outside the gate can make. Before a tool runs
-//! the gate has looked at its arguments, the plan, the safety profile, guards, permission rules, the
-//! sandbox, and asked a person where one is demanded; every refusal is an answer that the model can
-//! read and a row in the [`Ledger`].
+//! A [`Registry`] contains the built-in tools and those from the user's files ([`custom`]). Only a
+//! [`Gate`] can run them: [`Tool::prepare`] has no effect, and [`PreparedCall::run`] needs a [`Permit`],
+//! which only the gate can create. Before a tool runs, the gate checks its arguments, the plan, the
+//! safety profile, guards, permission rules and the sandbox, and asks the user for approval where it
+//! is required. Every refusal is a result for the model and a row in the [`Ledger`].
 //!
-//! The crate is synchronous and knows neither a database nor a model. What it needs of them are the
-//! traits of [`ports`].
+//! The crate is synchronous and has no access to databases or models, except through the traits of
+//! [`ports`].
 
+mod argument_errors;
 pub mod builtin;
 mod capability;
 pub mod custom;
-mod file_error;
 mod gate;
 mod loop_guard;
+mod model_tools;
 mod name;
 mod output;
 pub mod ports;
@@ -27,16 +27,17 @@ mod tool;
 mod tool_search;
 pub mod untrusted;
 
-pub use builtin::{Located, locate};
-pub use capability::{Access, Capability, CapabilityChange, Environment, Loosened};
-pub use file_error::{About, Complaint, FileError};
+pub use argument_errors::example;
+pub use builtin::{SandboxLocation, locate};
+pub use capability::{Access, Capability, CapabilityChange, Environment, OverrideError};
 pub use gate::{
-    CallContext, CallOutcome, CallRequest, Failed, Gate, GateError, Permit, Phase, Picture,
-    PlanMode, Refusal, RefusalReason, Succeeded,
+    CallContext, CallFailure, CallOutcome, CallRequest, CallSuccess, Gate, GateError, Permit,
+    Phase, Picture, PlanMode, Refusal, RefusalReason, data_for_model,
 };
 pub use loop_guard::{LoopGuard, Verdict};
+pub use model_tools::{Declaration, called_tool, with_model_names};
 pub use name::{ToolName, ToolNameError};
-pub use output::{DEFAULT_SHOWN_BYTES, Log, Output, Shown, Spool};
+pub use output::{DEFAULT_SHOWN_BYTES, LineRange, Log, Output, ShownOutput, Spool};
 pub use registry::{Registry, RegistryError, TightenError, check_schema, check_value};
 pub use safety::{
     AllowList, Decision, Effect, Fence, Guards, PermissionRules, Rule, RuleError, STANDARD, Safety,
@@ -44,9 +45,10 @@ pub use safety::{
 };
 pub use spec::{Binding, Category, DEFAULT_TIMEOUT, Ground, Slot, Source, ToolSpec};
 pub use tool::{
-    Answer, Body, Call, Failure, FailureKind, Grounds, Prepared, Subject, Tool, Touched, Unprepared,
+    Answer, Body, Call, Failure, FailureKind, Grounds, PrepareError, PreparedCall, Subject, Tool,
+    TouchedPaths,
 };
-pub use tool_search::{Findable, ToolSearch};
+pub use tool_search::{SearchableTool, ToolSearch};
 
 #[doc(no_inline)]
 pub use ports::Ledger;

@@ -1,28 +1,28 @@
-//! [`LoopGuard`]: notices a model that does the same thing again and again and gets the same answer.
+//! [`LoopGuard`]: detects a model that repeats the same call and gets the same result.
 
 use std::collections::HashMap;
 
 use cleveragents_domain::ContentHash;
 use serde_json::Value;
 
-/// What to do about a call that was just answered.
+/// Decision about a call that was just answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go on.
+    /// Continue.
     Fine,
-    /// Tell the model that it repeats itself.
+    /// Warn the model that it repeats itself.
     Repeating {
-        /// How often it did the same.
+        /// Number of equal calls so far.
         times: u32,
     },
-    /// End the turn: telling did not help.
+    /// End the turn: the warning did not help.
     Stuck {
-        /// How often it did the same.
+        /// Number of equal calls so far.
         times: u32,
     },
 }
 
-/// Counts equal calls with equal answers within one turn.
+/// Counts equal calls with equal results within one turn.
 #[derive(Debug)]
 pub struct LoopGuard {
     warn_at: u32,
@@ -31,7 +31,7 @@ pub struct LoopGuard {
 }
 
 impl LoopGuard {
-    /// Warns at so many repetitions and stops at so many.
+    /// Warns at `warn_at` repetitions and stops the turn at `stop_at`.
     pub fn new(warn_at: u32, stop_at: u32) -> Self {
         Self {
             warn_at: warn_at.max(2),
@@ -40,8 +40,8 @@ impl LoopGuard {
         }
     }
 
-    /// Counts a call. Arguments that are the same JSON are the same, however they are written; what
-    /// the answer says counts, not the number of its row or mark.
+    /// Counts a call. Arguments are compared as JSON values, not as text. `answer` must not contain
+    /// ids that differ between calls ([`CallOutcome::fingerprint`](crate::CallOutcome::fingerprint)).
     pub fn answered(&mut self, tool: &str, arguments: &str, answer: &str) -> Verdict {
         let arguments = serde_json::from_str::<Value>(arguments)
             .map_or_else(|_| arguments.to_owned(), |value| sorted(value).to_string());
@@ -64,13 +64,13 @@ impl LoopGuard {
 }
 
 impl Default for LoopGuard {
-    /// Told at the third time, stopped at the fifth.
+    /// Warns at the third repetition and stops at the fifth.
     fn default() -> Self {
         Self::new(3, 5)
     }
 }
 
-/// The same value with the fields of every object in the order of their names.
+/// The value with the fields of all objects sorted by name.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -91,27 +91,28 @@ mod tests {
     use super::{LoopGuard, Verdict};
 
     #[test]
-    fn the_same_call_with_the_same_answer_is_told_and_then_stopped() {
+    fn repeated_calls_are_warned_about_and_then_stopped() {
         let mut guard = LoopGuard::default();
-        let mut say = |arguments| guard.answered("builtin/file-read", arguments, "no such file");
-        assert_eq!(say(r#"{"path":"a","limit":1}"#), Verdict::Fine);
-        assert_eq!(say(r#"{"limit":1, "path":"a"}"#), Verdict::Fine);
+        let mut answered =
+            |arguments| guard.answered("builtin/file-read", arguments, "no such file");
+        assert_eq!(answered(r#"{"path":"a","limit":1}"#), Verdict::Fine);
+        assert_eq!(answered(r#"{"limit":1, "path":"a"}"#), Verdict::Fine);
         assert_eq!(
-            say(r#"{"path":"a","limit":1}"#),
+            answered(r#"{"path":"a","limit":1}"#),
             Verdict::Repeating { times: 3 }
         );
         assert_eq!(
-            say(r#"{"path":"a","limit":1}"#),
+            answered(r#"{"path":"a","limit":1}"#),
             Verdict::Repeating { times: 4 }
         );
         assert_eq!(
-            say(r#"{"path":"a","limit":1}"#),
+            answered(r#"{"path":"a","limit":1}"#),
             Verdict::Stuck { times: 5 }
         );
     }
 
     #[test]
-    fn another_answer_or_another_argument_is_progress() {
+    fn different_results_or_arguments_are_progress() {
         let mut guard = LoopGuard::new(2, 3);
         for turn in 0..20 {
             assert_eq!(
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_no_json_count_as_written() {
+    fn invalid_json_arguments_are_compared_as_text() {
         let mut guard = LoopGuard::new(2, 3);
         assert_eq!(guard.answered("t/x", "{oops", "bad"), Verdict::Fine);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! [`ToolName`]: what a tool is called, how a model may be told of it, and the other spellings under
-//! which built-in tools are known.
+//! [`ToolName`]: the name of a tool, its form for models, and alternative spellings of built-in
+//! tools.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use std::str::FromStr;
 use cleveragents_domain::{Name, NameError};
 use serde::{Deserialize, Serialize};
 
-/// Providers of models accept no longer name.
-const WIRE_MAXIMUM: usize = 128;
+/// Maximum length of a name that model providers accept.
+const MAX_WIRE_LENGTH: usize = 128;
 
-/// Other spellings of built-in tools, and the tool each stands for.
+/// Alternative spellings of built-in tools, and the tool each refers to.
 const ALIASES: &[(&str, &str)] = &[
     ("read_file", "file-read"),
     ("write_file", "file-write"),
@@ -34,19 +34,19 @@ const ALIASES: &[(&str, &str)] = &[
 /// Why a text is not the name of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolNameError {
-    /// The text is no name at all.
+    /// The text is not a valid name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Capital letters mark the places of `:` and `/` in the form that models see.
-    #[error("`{0}` has a capital letter: names of tools are written in lower case")]
+    /// Capital letters are reserved: they encode `:` and `/` in the form for models.
+    #[error("`{0}` contains a capital letter: tool names are lower case")]
     Capital(String),
-    /// Something that only names of models may hold.
+    /// Contains a character that is allowed only in names of models.
     #[error(
-        "`{0}` is not the name of a tool: write `namespace/name` with letters, digits, `_` or `-`"
+        "`{0}` is not a valid tool name: write `namespace/name` with letters, digits, `_` or `-`"
     )]
     NotATool(String),
-    /// Too long for a provider.
-    #[error("`{0}` is too long: models accept names of {WIRE_MAXIMUM} characters at most")]
+    /// Longer than providers accept.
+    #[error("`{0}` is too long: models accept names of at most {MAX_WIRE_LENGTH} characters")]
     TooLong(String),
 }
 
@@ -55,55 +55,60 @@ pub enum ToolNameError {
 pub struct ToolName(Name);
 
 impl ToolName {
-    /// The namespace of the tools that are part of the program.
+    /// Namespace of the built-in tools.
     pub const BUILTIN: &'static str = "builtin";
 
-    /// The namespace of the tools through which a model uses agent skills.
+    /// Namespace of the tools through which a model uses agent skills.
     pub const SKILL: &'static str = "skill";
 
-    /// A built-in tool, by the last part of its name.
+    /// Name of a built-in tool, from its short name.
     pub(crate) fn builtin(name: &'static str) -> Self {
         format!("{}/{name}", Self::BUILTIN)
             .parse()
-            .expect("the names of built-in tools are well formed, as a test shows")
+            .expect("names of built-in tools are valid, as a test verifies")
     }
 
-    /// The namespace.
+    /// The part before `/`, without the server.
     pub fn namespace(&self) -> &str {
         self.0.namespace()
     }
 
-    /// The last part.
+    /// The part after `/`.
     pub fn short(&self) -> &str {
         self.0.name()
     }
 
-    /// The name itself.
+    /// The name as the type shared by all definitions.
     pub fn as_name(&self) -> &Name {
         &self.0
     }
 
-    /// Whether it is in the namespace of the program's own tools.
+    /// Whether the namespace is `builtin`.
     pub fn is_builtin(&self) -> bool {
         self.0.server().is_none() && self.namespace() == Self::BUILTIN
     }
 
-    /// Whether its namespace is kept for tools that come with the program.
-    pub fn is_programs(&self) -> bool {
+    /// Whether users cannot register tools in its namespace.
+    pub fn is_reserved(&self) -> bool {
         [Self::BUILTIN, Self::SKILL].contains(&self.namespace())
     }
 
-    /// The name as models are told it: letters, digits, `_` and `-` only.
+    /// The name in the form for models: letters, digits, `_` and `-` only.
     pub fn wire_name(&self) -> String {
         self.to_string().replace(':', "_C_").replace('/', "_S_")
     }
 
-    /// Reads a name as a model says it.
+    /// The name of the tool when it is declared separately, not as part of a model tool.
+    pub fn declared_name(&self) -> String {
+        crate::model_tools::separate_name(self)
+    }
+
+    /// Parses a name in the form for models.
     pub fn from_wire(wire: &str) -> Result<Self, ToolNameError> {
         wire.replace("_C_", ":").replace("_S_", "/").parse()
     }
 
-    /// The tool that is meant: the name itself, unless it is another spelling of a built-in one.
+    /// Resolves alternative spellings of built-in tools; other names are returned unchanged.
     #[must_use]
     pub fn canonical(&self) -> Self {
         if !self.is_builtin() {
@@ -130,7 +135,7 @@ impl FromStr for ToolName {
         if name.short().contains(['.', ':', '/', '@']) {
             return Err(ToolNameError::NotATool(text.to_owned()));
         }
-        if name.wire_name().len() > WIRE_MAXIMUM {
+        if name.wire_name().len() > MAX_WIRE_LENGTH {
             return Err(ToolNameError::TooLong(text.to_owned()));
         }
         Ok(name)
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_mean_the_same_tool() {
+    fn alternative_spellings_resolve_to_the_same_tool() {
         for (given, meant) in [
             ("builtin/read_file", "builtin/file-read"),
             ("builtin/file_read", "builtin/file-read"),
@@ -180,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn every_alias_leads_to_a_name_that_is_its_own_canonical_form() {
+    fn every_alias_resolves_to_a_canonical_name() {
         for (_, name) in ALIASES {
             assert_eq!(ToolName::builtin(name).canonical(), ToolName::builtin(name));
         }
     }
 
     #[test]
-    fn names_that_no_model_could_be_told_are_refused() {
+    fn names_that_providers_would_reject_are_refused() {
         let long = format!("a/{}", "b".repeat(126));
         for wrong in ["", "Local/x", "local/X", "openai/gpt-4.1", "a/b/c", &long] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
@@ -197,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_name_for_models_leads_back(
+        fn wire_names_round_trip(
             name in "([a-z0-9][a-z0-9_-]{0,12}:)?[a-z0-9][a-z0-9_-]{0,12}/[a-z0-9][a-z0-9_-]{0,12}",
         ) {
             if let Ok(name) = parse(&name) {
@@ -208,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn reading_what_a_model_says_never_panics(text in "\\PC{0,40}") {
+        fn parsing_wire_names_never_panics(text in "\\PC{0,40}") {
             let _outcome = ToolName::from_wire(&text);
         }
     }

@@ -1,43 +1,45 @@
-//! [`Registry`]: the tools there are, with their schemas compiled.
+//! [`Registry`]: the available tools with their compiled schemas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose, nearest};
+use cleveragents_domain::{Code, Diagnose, Hint, hint, nearest, suggest};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Value, json};
 
-use crate::capability::{CapabilityChange, Loosened};
+use crate::argument_errors::schema_errors_unredacted;
+use crate::capability::{CapabilityChange, OverrideError};
+use crate::model_tools::{self, Declaration, ModelTool};
 use crate::name::ToolName;
 use crate::spec::{Source, ToolSpec};
-use crate::tool::{Grounds, Prepared, Tool, Unprepared};
-use crate::tool_search::{Findable, ToolSearch};
+use crate::tool::{Grounds, PrepareError, PreparedCall, Tool};
+use crate::tool_search::{SearchableTool, ToolSearch};
 
 /// Why a tool cannot be registered or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// There is one of this name.
-    #[error("a tool named `{0}` exists already")]
+    /// A tool with this name exists.
+    #[error("tool `{0}` already exists")]
     Exists(ToolName),
-    /// The namespace belongs to the program.
-    #[error("the namespace of `{0}` is not for tools of your own")]
+    /// The namespace is reserved.
+    #[error("the namespace of `{0}` is reserved")]
     Reserved(ToolName),
-    /// There is none of this name.
-    #[error("there is no tool named `{name}`")]
+    /// No tool has this name.
+    #[error("tool `{name}` does not exist")]
     NotFound {
-        /// The name as it was given.
+        /// The name as given.
         name: String,
-        /// Names that are much like it.
+        /// Similar names.
         nearest: Vec<String>,
     },
-    /// A schema is not one.
-    #[error("the {which} of `{tool}` is not a JSON schema: {why}")]
+    /// A schema is invalid.
+    #[error("the {which} of `{tool}` is not a valid JSON schema: {why}")]
     Schema {
-        /// The tool.
+        /// The tool with the schema.
         tool: ToolName,
         /// `input_schema` or `output_schema`.
         which: &'static str,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }
@@ -52,15 +54,19 @@ impl Diagnose for RegistryError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         Some(match self {
-            Self::Exists(name) => format!("remove it first: `agents tool remove {name}`"),
-            Self::Reserved(_) => "choose another namespace, such as `local/`".to_owned(),
+            Self::Exists(name) => hint!("remove it first: {}", suggest::tool_remove(name)),
+            Self::Reserved(_) => "choose another namespace, such as `local/`".into(),
             Self::NotFound { nearest, .. } => match nearest.first() {
-                Some(name) => format!("did you mean `{name}`? `agents tool list` shows all"),
-                None => "run `agents tool list` to see what there is".to_owned(),
+                Some(name) => hint!(
+                    "did you mean `{}`? {} shows all",
+                    name,
+                    suggest::tool_list()
+                ),
+                None => hint!("run {} to list all tools", suggest::tool_list()),
             },
-            Self::Schema { .. } => "correct the schema in the file of the tool".to_owned(),
+            Self::Schema { .. } => "correct the schema in the file of the tool".into(),
         })
     }
 
@@ -72,7 +78,7 @@ impl Diagnose for RegistryError {
     }
 }
 
-/// A tool with its schemas compiled.
+/// A tool with its compiled schemas.
 pub(crate) struct Entry {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) input: Validator,
@@ -103,7 +109,7 @@ impl Entry {
     }
 }
 
-/// Compiles a JSON schema. Nothing is fetched for it, and its patterns take linear time.
+/// Compiles a JSON schema. References are never fetched, and patterns match in linear time.
 pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
     jsonschema::options()
         .offline()
@@ -112,24 +118,24 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Why a tool cannot be made stricter.
+/// Why an override cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum TightenError {
-    /// There is none of this name.
+    /// The tool does not exist, or its schema is invalid.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// It would be freer.
+    /// The override would loosen the capability.
     #[error(transparent)]
-    Loosened(#[from] Loosened),
+    Loosened(#[from] OverrideError),
 }
 
-/// A tool with a stricter capability than its own.
-struct Tightened {
+/// A tool with an overridden, stricter capability.
+struct RestrictedTool {
     tool: Arc<dyn Tool>,
     spec: ToolSpec,
 }
 
-impl Tool for Tightened {
+impl Tool for RestrictedTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -138,31 +144,38 @@ impl Tool for Tightened {
         &'a self,
         arguments: Value,
         grounds: Grounds<'a>,
-    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+    ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         self.tool.prepare(arguments, grounds)
+    }
+
+    fn acts_as(&self, arguments: &Value) -> Vec<ToolName> {
+        self.tool.acts_as(arguments)
     }
 }
 
-/// Says what is wrong with a JSON schema that cannot be one of a tool.
+/// The target of a call.
+pub(crate) enum CallTarget<'r> {
+    /// A registered tool.
+    Tool(&'r Entry),
+    /// A model tool; the arguments decide which built-in tool runs.
+    Model(&'static ModelTool),
+}
+
+/// Validates that a value is a JSON schema that tools can use.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
     compile(schema).map(drop)
 }
 
-/// Says why a value does not fit a JSON schema, and where.
+/// Validates a value against a JSON schema and describes the errors. The messages may contain secrets.
 pub fn check_value(schema: &Value, value: &Value) -> Result<(), String> {
     let validator = compile(schema)?;
-    let mut errors = validator.iter_errors(value);
-    match errors.next() {
+    match schema_errors_unredacted(&validator, schema, value) {
         None => Ok(()),
-        Some(error) => {
-            let place = error.instance_path().to_string();
-            let place = if place.is_empty() { "it" } else { &place };
-            Err(format!("{place}: {error}"))
-        }
+        Some(errors) => Err(errors.join("; ")),
     }
 }
 
-/// The tools there are.
+/// The available tools.
 #[derive(Default)]
 pub struct Registry {
     tools: BTreeMap<ToolName, Arc<Entry>>,
@@ -176,16 +189,16 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// A registry without any tool.
+    /// A registry without tools.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// A registry with the tools that are part of the program.
+    /// A registry with the built-in tools.
     pub fn with_builtins() -> Self {
         let mut registry = Self::empty();
         for tool in crate::builtin::all() {
-            let entry = Entry::new(tool).expect("the schemas of built-in tools are in order");
+            let entry = Entry::new(tool).expect("the schemas of built-in tools are valid");
             registry
                 .tools
                 .insert(entry.tool.spec().name.clone(), Arc::new(entry));
@@ -193,13 +206,13 @@ impl Registry {
         registry
     }
 
-    /// Adds a tool. The namespaces `builtin/` and `skill/` and those reserved by the program are
-    /// refused; only what opens agent skills may be in `skill/`.
+    /// Adds a tool. Refuses reserved namespaces such as `builtin/`; only tools that open agent skills
+    /// may be in `skill/`.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         let name = tool.spec().name.clone();
         let is_skills =
             name.namespace() == ToolName::SKILL && tool.spec().source == Source::AgentSkill;
-        if (name.is_programs() && !is_skills) || name.as_name().require_free_namespace().is_err() {
+        if (name.is_reserved() && !is_skills) || name.as_name().require_free_namespace().is_err() {
             return Err(RegistryError::Reserved(name));
         }
         if self.tools.contains_key(&name) {
@@ -209,7 +222,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Makes a tool stricter than it is by itself.
+    /// Overrides the capability of a tool with a stricter one.
     pub fn tighten(&mut self, name: &str, change: &CapabilityChange) -> Result<(), TightenError> {
         let spec = self.get(name)?;
         let (name, capability) = (spec.name.clone(), change.apply(&spec.capability)?);
@@ -217,12 +230,12 @@ impl Registry {
             let mut spec = entry.tool.spec().clone();
             spec.capability = capability;
             let tool = Arc::clone(&entry.tool);
-            *entry = Arc::new(Entry::new(Arc::new(Tightened { tool, spec }))?);
+            *entry = Arc::new(Entry::new(Arc::new(RestrictedTool { tool, spec }))?);
         }
         Ok(())
     }
 
-    /// Takes a tool of the user's out again.
+    /// Removes a tool that is not built in.
     pub fn remove(&mut self, name: &str) -> Result<ToolSpec, RegistryError> {
         let found = self.get(name)?.clone();
         if found.source == Source::Builtin {
@@ -232,7 +245,7 @@ impl Registry {
         Ok(found)
     }
 
-    /// A tool by its name, by another spelling of it, or as a model says it.
+    /// Finds a tool by its name, an alternative spelling, or its form for models.
     pub fn get(&self, name: &str) -> Result<&ToolSpec, RegistryError> {
         self.entry(name).map(|entry| entry.tool.spec())
     }
@@ -241,7 +254,7 @@ impl Registry {
         let name = name.trim();
         let parsed = ToolName::from_wire(name).ok();
         let found = parsed.and_then(|parsed| self.tools.get(&parsed.canonical()));
-        // Models often leave out the namespace, and use names they know from elsewhere, such as `read_file`.
+        // Models often omit the namespace, or use names from other programs, such as `read_file`.
         let built_in = || {
             let full = format!("{}/{name}", ToolName::BUILTIN)
                 .parse::<ToolName>()
@@ -257,12 +270,48 @@ impl Registry {
             })
     }
 
-    /// Every tool, by name.
+    /// Resolves the name of a model's call: first to a model tool, if one of its built-in tools is available.
+    pub(crate) fn meant(&self, name: &str) -> Result<CallTarget<'_>, RegistryError> {
+        let is_available = |tool: &str| self.builtin(tool).is_some();
+        match ModelTool::find(name).filter(|tool| tool.is_declared(&is_available)) {
+            Some(tool) => Ok(CallTarget::Model(tool)),
+            None => self.entry(name).map(CallTarget::Tool),
+        }
+    }
+
+    /// Finds a built-in tool by its short name.
+    pub(crate) fn builtin(&self, short: &str) -> Option<&Entry> {
+        let entries = self.tools.iter();
+        entries
+            .filter(|(name, _)| name.is_builtin())
+            .find(|(name, _)| name.short() == short)
+            .map(|(_, entry)| entry.as_ref())
+    }
+
+    /// The tool that a model's call would run; `None` when it does not exist.
+    pub fn called(&self, name: &str, arguments: &str) -> Option<&ToolSpec> {
+        let entry = match self.meant(name).ok()? {
+            CallTarget::Tool(entry) => entry,
+            CallTarget::Model(tool) => {
+                let mut arguments = serde_json::from_str(arguments).unwrap_or_default();
+                let _explained_when_called = tool.normalize_arguments(&mut arguments);
+                self.builtin(tool.select_tool(&arguments))?
+            }
+        };
+        Some(entry.tool.spec())
+    }
+
+    /// Declarations for the model of the selected tools.
+    pub fn declarations(&self, is_declared: impl Fn(&ToolSpec) -> bool) -> Vec<Declaration> {
+        model_tools::declarations(self.list().filter(|spec| is_declared(spec)))
+    }
+
+    /// All tools, sorted by name.
     pub fn list(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.values().map(|entry| entry.tool.spec())
     }
 
-    /// The same tools without those that are not to be kept. Nothing is compiled again.
+    /// A registry with the selected tools only. Schemas are not recompiled.
     #[must_use]
     pub fn narrowed(&self, keep: impl Fn(&ToolSpec) -> bool) -> Self {
         let kept = self
@@ -276,22 +325,40 @@ impl Registry {
         }
     }
 
-    /// The same tools, and a tool that searches among some of them.
+    /// Adds a tool that searches the selected tools.
     #[must_use]
     pub fn with_search(&self, among: impl Fn(&ToolSpec) -> bool) -> Self {
         let tools = self.list().filter(|spec| among(spec));
-        let search = ToolSearch::builtin(tools.map(Findable::from).collect());
+        let search = ToolSearch::builtin(tools.map(SearchableTool::from).collect());
         let mut registry = self.narrowed(|_| true);
-        let entry = Entry::new(Arc::new(search)).expect("the schema of a search is in order");
+        let entry = Entry::new(Arc::new(search)).expect("the schema of the search is valid");
         let name = entry.tool.spec().name.clone();
         registry.tools.insert(name, Arc::new(entry));
         registry
     }
 
-    /// Names that are much like one that does not exist.
+    /// Names similar to one that does not exist.
     fn nearest(&self, name: &str) -> Vec<String> {
         let plain = name.replace("_S_", "/").replace("_C_", ":");
-        let known: Vec<String> = self.tools.keys().map(ToString::to_string).collect();
-        nearest::all(&plain, known.iter().map(String::as_str), 3)
+        // Each tool by its own name, and by the name for models.
+        let known: Vec<(String, &ToolName)> = self
+            .tools
+            .keys()
+            .flat_map(|name| {
+                [
+                    (name.to_string(), name),
+                    (model_tools::model_name(name), name),
+                ]
+            })
+            .collect();
+        let texts = known.iter().map(|(text, _)| text.as_str());
+        let mut found = Vec::new();
+        for text in nearest::all(&plain, texts, 8) {
+            let meant = known.iter().find(|(known, _)| *known == text);
+            let meant = meant.map(|(_, name)| name.to_string());
+            found.extend(meant.filter(|name| !found.contains(name)));
+        }
+        found.truncate(3);
+        found
     }
 }

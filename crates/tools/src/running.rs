@@ -1,30 +1,30 @@
-//! Running a command for a tool, and what to say about how it ended.
+//! Runs commands for tools and describes how they ended.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use cleveragents_process::{Ending, Finished, Stream};
+use cleveragents_process::{CommandResult, Ending, Stream};
 
 use crate::ports::{Command, PortError, Workspace};
-use crate::tool::{Call, Failure, FailureKind, Touched};
+use crate::tool::{Call, Failure, FailureKind, TouchedPaths};
 
-/// Where the two streams of a command go.
+/// How standard output and standard error of a command are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// Both are its output, as they come.
+    /// Both are the output, interleaved.
     Together,
-    /// Standard error is its log.
+    /// Standard error is the log.
     ErrorsAsLog,
 }
 
-/// Runs a command in the sandbox and takes in what it prints.
+/// Runs a command in the sandbox and appends its output to that of the call.
 pub fn exec(
     workspace: &dyn Workspace,
     command: &Command,
     streams: Streams,
     call: &mut Call<'_>,
-) -> Result<Finished, PortError> {
+) -> Result<CommandResult, PortError> {
     let cancel = call.cancel();
     let heard = RefCell::new((&mut call.output, &mut call.log, OutputBound::default()));
     let hear = |stream, bytes: &[u8]| {
@@ -41,11 +41,11 @@ pub fn exec(
     finished
 }
 
-/// Bytes of a command's output that are stored from its beginning, and from its end.
+/// Maximum number of bytes of a command's output that are stored from its start and from its end.
 const STORED_HEAD: usize = 64 << 20;
 const STORED_TAIL: usize = 256 << 10;
 
-/// Bounds what is stored of a command's output: its beginning, and its end. The command itself goes on,
+/// Limits the stored output of a command to its start and its end. The command itself keeps running
 /// up to its time limit.
 #[derive(Default)]
 struct OutputBound {
@@ -55,7 +55,7 @@ struct OutputBound {
 }
 
 impl OutputBound {
-    /// The part of `bytes` that still belongs to the beginning.
+    /// The part of `bytes` that still belongs to the start.
     fn admit<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let room = STORED_HEAD.saturating_sub(self.admitted).min(bytes.len());
         let (head, rest) = bytes.split_at(room);
@@ -67,7 +67,7 @@ impl OutputBound {
         head
     }
 
-    /// The end, after a note of what is missing.
+    /// The end of the output, preceded by a note about the omitted bytes.
     fn finish(self) -> Vec<u8> {
         let mut end = Vec::new();
         if self.left_out > 0 {
@@ -79,26 +79,26 @@ impl OutputBound {
     }
 }
 
-/// Whether a command ended well; otherwise why not.
-pub fn check_ending(finished: &Finished, time: Duration) -> Result<(), Failure> {
+/// Converts an unsuccessful ending of a command to a failure.
+pub fn check_ending(finished: &CommandResult, time: Duration) -> Result<(), Failure> {
     if let Some(limit) = finished.exceeded {
-        let message = format!("it was stopped with all it had started: it exceeded {limit}");
-        return Err(Failure::of(FailureKind::Tool, message).touching(Touched::Anything));
+        let message = format!("stopped with its child processes: it exceeded {limit}");
+        return Err(Failure::with_kind(FailureKind::Tool, message).touching(TouchedPaths::Anything));
     }
     let (kind, message) = match finished.ending {
         Ending::Exited(0) => return Ok(()),
-        Ending::Exited(code) => (FailureKind::Tool, format!("it ended with exit code {code}")),
-        Ending::Signalled(signal) => (FailureKind::Tool, format!("signal {signal} ended it")),
+        Ending::Exited(code) => (FailureKind::Tool, format!("exit code {code}")),
+        Ending::Signalled(signal) => (FailureKind::Tool, format!("terminated by signal {signal}")),
         Ending::TimedOut => (
             FailureKind::Timeout,
             format!(
-                "it was stopped with all it had started at its time limit of {} seconds",
+                "stopped with its child processes at the time limit of {} seconds",
                 time.as_secs_f64()
             ),
         ),
-        Ending::Cancelled => (FailureKind::Cancelled, "it was cancelled".to_owned()),
+        Ending::Cancelled => (FailureKind::Cancelled, "cancelled".to_owned()),
     };
-    Err(Failure::of(kind, message).touching(Touched::Anything))
+    Err(Failure::with_kind(kind, message).touching(TouchedPaths::Anything))
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     use super::{OutputBound, STORED_HEAD, STORED_TAIL};
 
     #[test]
-    fn of_endless_output_the_beginning_and_the_end_are_stored() {
+    fn start_and_end_of_endless_output_are_stored() {
         let mut bound = OutputBound::default();
         let line = [b"y\n".repeat(1 << 15), b"z".to_vec()].concat();
         let mut stored = Vec::new();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn short_output_is_stored_as_it_is() {
+    fn short_output_is_stored_unchanged() {
         let mut bound = OutputBound::default();
         assert_eq!(bound.admit(b"short"), b"short");
         assert_eq!(bound.finish(), b"");

@@ -1,4 +1,4 @@
-//! [`ToolSpec`]: all that is known of a tool without running it.
+//! [`ToolSpec`]: the static description of a tool.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use serde_json::Value;
 use crate::capability::{Access, Capability};
 use crate::name::ToolName;
 
-/// The time limit of a tool that names none.
+/// Default time limit of a tool.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Where a tool comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Part of the program.
+    /// Built into the program.
     Builtin,
-    /// A file of the user's.
+    /// A tool definition file of the user.
     Custom,
-    /// A server that speaks the Model Context Protocol.
+    /// An MCP server.
     Mcp,
     /// An agent skill.
     AgentSkill,
-    /// Another tool with something around it.
+    /// A tool that wraps another tool.
     Wrapped,
 }
 
@@ -41,28 +41,28 @@ impl Source {
     }
 }
 
-/// A group of tools that a profile may allow or not.
+/// A group of tools that a safety profile can allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
-    /// Files.
+    /// Tools for files.
     FileOperations,
-    /// Folders.
+    /// Tools for directories.
     DirectoryOperations,
-    /// Repositories.
+    /// Tools for git repositories.
     GitOperations,
-    /// Commands.
+    /// Tools that run commands.
     ShellOperations,
-    /// Questions to people, and pages of stored output.
+    /// Questions to the user, and access to stored output.
     Conversation,
-    /// Tools of the user's.
+    /// Tools defined by the user.
     Custom,
-    /// Tools of servers and skills.
+    /// Tools of MCP servers and skills.
     External,
 }
 
 impl Category {
-    /// Every category.
+    /// All categories.
     pub const ALL: [Self; 7] = [
         Self::FileOperations,
         Self::DirectoryOperations,
@@ -87,73 +87,73 @@ impl Category {
     }
 }
 
-/// What a tool acts on.
+/// The object of a tool's operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
-    /// The sandbox: without one it cannot run.
+    /// The sandbox, which is required.
     Workspace,
-    /// Nothing of the user's.
+    /// No resources of the user.
     Nothing,
 }
 
-/// How a resource gets into a slot.
+/// How a resource slot is filled.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Binding {
-    /// From what the plan or session works on.
+    /// With a resource of the plan or session.
     #[default]
     Contextual,
-    /// Fixed when the tool is registered.
+    /// With a resource fixed in the tool's definition.
     Static,
-    /// Named in each call.
+    /// With a resource named in each call.
     Parameter,
 }
 
 /// A resource that a tool needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
-    /// What the tool calls it.
+    /// Name of the slot.
     pub name: String,
-    /// The type of the resource, or one it inherits from.
+    /// Type of the resource, or a type it inherits from.
     pub resource_type: String,
-    /// Whether the tool changes it.
+    /// Whether the tool changes the resource.
     pub access: Access,
-    /// Whether the tool can do without.
+    /// Whether the slot must be filled.
     pub required: bool,
-    /// For people.
+    /// Description for users.
     pub description: String,
-    /// How it is filled.
+    /// How the slot is filled.
     pub binding: Binding,
-    /// The resource of a static binding.
+    /// Name of the resource, for a static binding.
     pub resource: Option<String>,
 }
 
-/// All that is known of a tool without running it.
+/// The static description of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Unique name.
     pub name: ToolName,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: String,
-    /// Where it comes from.
+    /// Where the tool comes from.
     pub source: Source,
-    /// The group it belongs to.
+    /// Group for safety profiles.
     pub category: Category,
-    /// What it acts on.
+    /// Whether the tool operates on the sandbox.
     pub ground: Ground,
-    /// The JSON schema of its arguments.
+    /// JSON schema of the arguments.
     pub input_schema: Value,
-    /// The JSON schema of its answer, when the answer is JSON.
+    /// JSON schema of the answer, if the answer is JSON.
     pub output_schema: Option<Value>,
-    /// What it declares about itself.
+    /// Declared properties that the gate enforces.
     pub capability: Capability,
-    /// The resources it needs.
+    /// Resource slots.
     pub resources: Vec<Slot>,
-    /// How long one call may take.
+    /// Time limit of one call.
     pub timeout: Duration,
-    /// What one call is expected to cost.
+    /// Expected cost of one call.
     pub cost: MicroUsd,
 }

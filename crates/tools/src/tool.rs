@@ -1,5 +1,5 @@
-//! [`Tool`] and [`Prepared`]: what every tool is to the gate, and [`Call`]: what a running tool has
-//! in its hands.
+//! [`Tool`] and [`PreparedCall`]: the interface between the gate and tools; [`Call`]: the context of a
+//! running tool.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -9,31 +9,32 @@ use serde_json::Value;
 
 use crate::capability::Access;
 use crate::gate::Permit;
+use crate::name::ToolName;
 use crate::output::{Log, Output};
 use crate::ports::{Approver, Ledger, PartPath, PortError, Scope, Workspace};
 use crate::safety::Fence;
 use crate::spec::ToolSpec;
 
-/// Something of a call that permission rules can speak about.
+/// A part of a call that permission rules can match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// A path in the sandbox.
     Path {
-        /// The path.
+        /// Part and path.
         path: PartPath,
-        /// What is done with it.
+        /// Whether the call reads or writes it.
         access: Access,
     },
-    /// The whole of a part.
+    /// A whole part of the sandbox.
     Part {
-        /// Its alias.
+        /// Alias of the part.
         alias: String,
-        /// What is done with it.
+        /// Whether the call reads or writes it.
         access: Access,
     },
-    /// A command for a shell.
+    /// A shell command.
     Command(String),
-    /// Another text among the arguments.
+    /// Another text in the arguments.
     Text(String),
 }
 
@@ -47,158 +48,169 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What a call can be prepared with.
+/// The environment for preparing a call.
 #[derive(Clone, Copy)]
 pub struct Grounds<'a> {
-    /// The sandbox, when there is one.
+    /// The sandbox, if there is one.
     pub workspace: Option<&'a dyn Workspace>,
 }
 
-/// Why a call cannot even be prepared. Nothing has happened.
+/// Why a call cannot be prepared. It had no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unprepared {
-    /// The arguments fit the schema and make no sense all the same.
+pub enum PrepareError {
+    /// The arguments match the schema but are inconsistent.
     Arguments(String),
-    /// A path that leads out of the sandbox, or nowhere in it.
+    /// A path is outside the sandbox or invalid.
     Outside {
-        /// The path as it was given.
+        /// The path as the model wrote it.
         path: String,
-        /// Why it is not one.
+        /// The error.
         why: String,
     },
-    /// A change in a part that must not be changed.
+    /// The call would change a read-only part.
     ReadOnlyPart(String),
-    /// There is no sandbox to act in.
+    /// The tool needs a sandbox, and there is none.
     NoWorkspace,
 }
 
-/// A tool.
+/// A tool that the gate can call.
 pub trait Tool: Send + Sync {
-    /// What it is.
+    /// The static description.
     fn spec(&self) -> &ToolSpec;
 
-    /// Understands the arguments, which fit the schema of the tool, and finds the paths they mean.
-    /// It looks at names at most; it changes nothing and reads no content.
+    /// Parses the arguments, which match the schema of the tool, and resolves their paths. May read
+    /// metadata; does not change anything or read content.
     fn prepare<'a>(
         &'a self,
         arguments: Value,
         grounds: Grounds<'a>,
-    ) -> Result<Box<dyn Prepared + 'a>, Unprepared>;
+    ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError>;
+
+    /// The tools that a call with these arguments replaces: profiles, guards and rules for them apply to the call too.
+    /// Empty for most tools.
+    fn acts_as(&self, _arguments: &Value) -> Vec<ToolName> {
+        Vec::new()
+    }
 }
 
-/// A call that is understood and waits for permission.
-pub trait Prepared {
-    /// What rules can speak about.
+/// A call with parsed arguments that waits for a permit.
+pub trait PreparedCall {
+    /// The subjects that permission rules can match.
     fn subjects(&self) -> Vec<Subject>;
 
-    /// Does it. Only the gate has a permit.
+    /// Subjects with the tool that is replaced for each, for a call that [acts as](Tool::acts_as) others.
+    fn subjects_by_tool(&self) -> Vec<(ToolName, Subject)> {
+        Vec::new()
+    }
+
+    /// Runs the call. Only the gate can create a permit.
     fn run(self: Box<Self>, permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure>;
 }
 
-/// What a tool changed, as far as it knows.
+/// Which paths a tool changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Touched {
-    /// Nothing.
+pub enum TouchedPaths {
+    /// No changes.
     #[default]
     Nothing,
-    /// These paths, and what lies beneath none of them.
+    /// Exactly these paths, not the content of directories among them.
     Paths(Vec<PartPath>),
-    /// It cannot tell.
+    /// Unknown; the whole sandbox is scanned for changes.
     Anything,
 }
 
-/// What a tool says.
+/// The body of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
-    /// What it has written to [`Call::output`].
+    /// The text written to [`Call::output`].
     Written,
-    /// This, which must fit its output schema when it has one.
+    /// A JSON value, which must match the output schema if there is one.
     Json(Value),
 }
 
-/// What came of a call.
+/// The result of a successful call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// What it says.
+    /// The content.
     pub body: Body,
-    /// What it changed.
-    pub touched: Touched,
-    /// A word of the program's own beside it, such as how to read on.
+    /// Changed paths.
+    pub touched: TouchedPaths,
+    /// Note from the tool's implementation, shown outside the data, such as how to continue reading.
     pub note: Option<String>,
-    /// What was written, such as `image/png`, when it is a picture and not text.
+    /// Media type of the written output, such as `image/png`, when it is an image instead of text.
     pub media_type: Option<&'static str>,
 }
 
 impl Answer {
-    /// What was written to the output, and nothing changed.
+    /// The written output, without changes.
     pub const fn written() -> Self {
         Self {
             body: Body::Written,
-            touched: Touched::Nothing,
+            touched: TouchedPaths::Nothing,
             note: None,
             media_type: None,
         }
     }
 
-    /// The same with a word beside it.
+    /// Sets the note.
     #[must_use]
     pub fn noting(mut self, note: Option<String>) -> Self {
         self.note = note;
         self
     }
 
-    /// The same after these paths were changed.
+    /// Sets the changed paths.
     #[must_use]
     pub fn touching(mut self, paths: impl IntoIterator<Item = PartPath>) -> Self {
-        self.touched = Touched::Paths(paths.into_iter().collect());
+        self.touched = TouchedPaths::Paths(paths.into_iter().collect());
         self
     }
 }
 
-/// How a call failed.
+/// Kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The tool could not do it.
+    /// The tool reported an error.
     Tool,
-    /// It took too long and was stopped.
+    /// The call reached its time limit.
     Timeout,
-    /// It was stopped on request.
+    /// The call was cancelled.
     Cancelled,
-    /// A person was needed and none was there.
+    /// The call needs a user, and none is available.
     HumanNeeded,
-    /// What it answered does not fit its schema, or is no JSON.
+    /// The answer is not valid JSON or does not match its schema.
     BadOutput,
 }
 
-/// Why a call failed, in words for the model.
+/// A failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// How.
+    /// Kind of failure.
     pub kind: FailureKind,
-    /// Why, as a sentence.
+    /// Error message for the model.
     pub message: String,
-    /// What it may have changed before.
-    pub touched: Touched,
+    /// Paths that may have changed before the failure.
+    pub touched: TouchedPaths,
 }
 
 impl Failure {
-    /// The tool could not do it.
+    /// A failure of the kind [`FailureKind::Tool`].
     pub fn new(message: impl Into<String>) -> Self {
-        Self::of(FailureKind::Tool, message)
+        Self::with_kind(FailureKind::Tool, message)
     }
 
     /// A failure of another kind.
-    pub fn of(kind: FailureKind, message: impl Into<String>) -> Self {
+    pub fn with_kind(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
-            touched: Touched::Nothing,
+            touched: TouchedPaths::Nothing,
         }
     }
 
-    /// The same after these paths were, perhaps, changed.
+    /// Sets the paths that may have changed.
     #[must_use]
-    pub fn touching(mut self, touched: Touched) -> Self {
+    pub fn touching(mut self, touched: TouchedPaths) -> Self {
         self.touched = touched;
         self
     }
@@ -210,11 +222,11 @@ impl From<PortError> for Failure {
     }
 }
 
-/// What a running tool has in its hands.
+/// The context of a running tool.
 pub struct Call<'a> {
-    /// Everything it says.
+    /// Output of the tool.
     pub output: Output<'a>,
-    /// What it logs beside that, for people.
+    /// Log of the tool; the model sees its end only on failure.
     pub log: Log,
     pub(crate) workspace: Option<&'a dyn Workspace>,
     pub(crate) approver: &'a dyn Approver,
@@ -227,53 +239,53 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// The sandbox.
+    /// The sandbox, or a failure when there is none.
     pub fn workspace(&self) -> Result<&'a dyn Workspace, Failure> {
         self.workspace
-            .ok_or_else(|| Failure::new("there is no sandbox to act in"))
+            .ok_or_else(|| Failure::new("there is no sandbox"))
     }
 
-    /// Who can be asked.
+    /// Asks the user.
     pub const fn approver(&self) -> &'a dyn Approver {
         self.approver
     }
 
-    /// Where earlier outputs are.
+    /// Stored calls and their outputs.
     pub const fn ledger(&self) -> &'a dyn Ledger {
         self.ledger
     }
 
-    /// For whom the call is made.
+    /// Session, plan and actor that make the call.
     pub const fn scope(&self) -> &'a Scope {
         self.scope
     }
 
-    /// What stops the call.
+    /// Cancels the call.
     pub const fn cancel(&self) -> &'a Cancel {
         self.cancel
     }
 
-    /// What rules say of paths that a tool comes upon, such as those beneath a folder it was given.
+    /// Permission rules for paths that the tool finds, such as those below a directory.
     pub const fn fence(&self) -> Fence<'a> {
         self.fence
     }
 
-    /// How long it may still take.
+    /// Remaining time.
     pub fn time_left(&self) -> Duration {
         self.timeout.saturating_sub(self.begun.elapsed())
     }
 
-    /// How long it may still take when so much of the time so far does not count, such as the time
-    /// in which a person thought about a question.
+    /// Remaining time when `uncounted` does not count, such as the time a user took to answer a
+    /// question.
     pub fn time_left_after(&self, uncounted: Duration) -> Duration {
         let counted = self.begun.elapsed().saturating_sub(uncounted);
         self.timeout.saturating_sub(counted)
     }
 
-    /// To be called every now and then by whatever may take long.
+    /// Fails when the call was cancelled or reached its time limit. Long loops call this regularly.
     pub fn keep_going(&self) -> Result<(), Failure> {
         if self.cancel.is_cancelled() {
-            return Err(Failure::of(
+            return Err(Failure::with_kind(
                 FailureKind::Cancelled,
                 "the call was cancelled",
             ));
@@ -286,9 +298,9 @@ impl<'a> Call<'a> {
 
     pub(crate) fn timed_out(&self) -> Failure {
         let limit = self.timeout.as_secs_f64();
-        Failure::of(
+        Failure::with_kind(
             FailureKind::Timeout,
-            format!("it was stopped at its time limit of {limit} seconds"),
+            format!("stopped at the time limit of {limit} seconds"),
         )
     }
 }

@@ -1,4 +1,4 @@
-//! [`ToolSearch`]: finds tools that requests do not declare because there are too many.
+//! [`ToolSearch`]: finds tools that are not declared because there are too many.
 
 use cleveragents_domain::MicroUsd;
 use serde_json::{Value, json};
@@ -7,21 +7,23 @@ use crate::capability::Capability;
 use crate::gate::Permit;
 use crate::name::ToolName;
 use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
-use crate::tool::{Answer, Body, Call, Failure, Grounds, Prepared, Subject, Tool, Unprepared};
+use crate::tool::{
+    Answer, Body, Call, Failure, Grounds, PrepareError, PreparedCall, Subject, Tool,
+};
 
-/// The number of tools that a search returns.
-const MOST_FOUND: usize = 8;
+/// Maximum number of tools that a search returns.
+const MAX_FOUND: usize = 8;
 
-/// A tool that can be found.
+/// A tool that can be searched.
 #[derive(Debug, Clone)]
-pub struct Findable {
-    /// What the model is told when it finds the tool.
+pub struct SearchableTool {
+    /// Specification returned to the model.
     pub spec: ToolSpec,
-    /// The words that are searched besides the name.
+    /// Text that is searched in addition to the name.
     pub about: String,
 }
 
-impl From<&ToolSpec> for Findable {
+impl From<&ToolSpec> for SearchableTool {
     fn from(spec: &ToolSpec) -> Self {
         Self {
             spec: spec.clone(),
@@ -30,20 +32,20 @@ impl From<&ToolSpec> for Findable {
     }
 }
 
-/// Finds tools by words. The turn declares what it found in its later requests.
+/// Finds tools by keywords. The turn declares found tools in its later requests.
 pub struct ToolSearch {
     spec: ToolSpec,
-    tools: Vec<Findable>,
+    tools: Vec<SearchableTool>,
 }
 
 impl ToolSearch {
-    /// The name of the search that the program adds where a provider accepts fewer tools than there are.
+    /// Name of the search that is added when a provider accepts fewer tools than are available.
     pub fn builtin_name() -> ToolName {
         ToolName::builtin("search-tools")
     }
 
     /// A search among the tools of MCP servers.
-    pub fn of_servers(name: ToolName, tools: Vec<Findable>) -> Self {
+    pub fn of_servers(name: ToolName, tools: Vec<SearchableTool>) -> Self {
         Self::new(
             name,
             Source::Mcp,
@@ -53,7 +55,7 @@ impl ToolSearch {
         )
     }
 
-    pub(crate) fn builtin(tools: Vec<Findable>) -> Self {
+    pub(crate) fn builtin(tools: Vec<SearchableTool>) -> Self {
         let (source, category) = (Source::Builtin, Category::Conversation);
         Self::new(
             Self::builtin_name(),
@@ -69,11 +71,11 @@ impl ToolSearch {
         source: Source,
         category: Category,
         among: &str,
-        tools: Vec<Findable>,
+        tools: Vec<SearchableTool>,
     ) -> Self {
         let description = format!(
-            "Finds {among} by words. There are {} that are not listed here; those it finds are \
-             added to your tools, and can be called in your next answer.",
+            "Finds {among} by keywords. {} are not listed here; the tools it finds are \
+             added to your tools and can be called in your next response.",
             tools.len()
         );
         let input_schema = json!({
@@ -81,7 +83,7 @@ impl ToolSearch {
             "properties": {"query": {
                 "type": "string",
                 "minLength": 1,
-                "description": "What the tool should do, in a few words.",
+                "description": "Keywords that describe what the tool does.",
             }},
             "required": ["query"],
             "additionalProperties": false,
@@ -102,8 +104,8 @@ impl ToolSearch {
         Self { spec, tools }
     }
 
-    /// The tools that fit best, the best first. A word in the name counts more than one in the
-    /// description; what counts the same is in the order of names.
+    /// The best matches, best first. A word in the name counts more than one in the description; ties
+    /// are sorted by name.
     fn find(&self, query: &str) -> Vec<&ToolSpec> {
         let query: Vec<String> = words(query);
         let mut found: Vec<(u32, &ToolSpec)> = self
@@ -134,7 +136,7 @@ impl ToolSearch {
             let names = || one.1.name.cmp(&other.1.name);
             other.0.cmp(&one.0).then_with(names)
         });
-        let found = found.into_iter().take(MOST_FOUND);
+        let found = found.into_iter().take(MAX_FOUND);
         found.map(|(_, spec)| spec).collect()
     }
 }
@@ -156,7 +158,7 @@ impl Tool for ToolSearch {
         &'a self,
         arguments: Value,
         _grounds: Grounds<'a>,
-    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+    ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         let query = arguments.get("query").and_then(Value::as_str);
         Ok(Box::new(Searching {
             search: self,
@@ -170,7 +172,7 @@ struct Searching<'a> {
     query: String,
 }
 
-impl Prepared for Searching<'_> {
+impl PreparedCall for Searching<'_> {
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::Text(self.query.clone())]
     }
@@ -182,7 +184,7 @@ impl Prepared for Searching<'_> {
             .into_iter()
             .map(|spec| {
                 json!({
-                    "name": spec.name.wire_name(),
+                    "name": spec.name.declared_name(),
                     "description": spec.description,
                     "input_schema": spec.input_schema,
                 })
@@ -190,7 +192,7 @@ impl Prepared for Searching<'_> {
             .collect();
         let note = found
             .is_empty()
-            .then(|| "no tool fits; try other words".to_owned());
+            .then(|| "no tool matches; try other keywords".to_owned());
         Ok(Answer {
             body: Body::Json(Value::Array(found)),
             ..Answer::written()

@@ -1,16 +1,17 @@
-//! Who is asked: the settings of a node, an actor and a graph laid over each other, and what an actor of
-//! each kind may say.
+//! Resolves agents: merges the settings of a node, an actor and a graph, and checks which fields an actor of each kind
+//! may have.
 
 use std::sync::Arc;
 
 use super::remote::is_about_agents;
 use super::resolver::Trail;
 use super::settings::{Settings, model};
-use super::{Compiler, Found};
-use crate::file::{Complaint, Fields};
+use super::{Compiler, Reference};
+use crate::file::{Fields, broken_rule};
 use crate::graph::{Actor, ActorKind, Agent, NodeKind, Role};
+use cleveragents_domain::DefinitionFault;
 
-/// The fields that say something about a model.
+/// Fields that configure a model.
 const OWN: &[&str] = &[
     "provider",
     "model",
@@ -29,88 +30,91 @@ const OWN: &[&str] = &[
     "options",
 ];
 
-/// Whether a field says something about a model.
+/// Whether a field configures a model.
 pub(super) fn is_about_models(field: &str) -> bool {
     OWN.contains(&field)
 }
 
 impl<'c> Compiler<'c> {
-    /// The agent that an actor's fields describe, or the actor that they do nothing but name.
+    /// Resolves an actor's fields to an agent, or to the actor that they merely name.
     pub(super) fn agent_of(
         &self,
         fields: &Fields<'c>,
         trail: &Trail<'_>,
         name: &str,
-    ) -> Result<Found, Complaint> {
+    ) -> Result<Reference, DefinitionFault> {
         let own = self.settings(fields)?;
-        // A model that the whole file names holds for actors that name none.
+        // The file's top-level model applies to actors without their own.
         let below = Settings::only_model(model(&self.top)?);
-        self.laid_over(fields, own, below, trail, Some(name))
+        self.merged_fields(fields, own, below, trail, Some(name))
     }
 
-    /// The agent of a node in a graph. What the graph says holds for agents that say nothing else; a
-    /// named one only takes its model from there.
+    /// Resolves the agent of a node in a graph. Settings of the graph are defaults for inline agents; a named agent
+    /// only inherits the model.
     pub(super) fn agent_in(
         &self,
         fields: &Fields<'c>,
         defaults: &Settings,
         trail: &Trail<'_>,
         name: &str,
-    ) -> Result<Found, Complaint> {
+    ) -> Result<Reference, DefinitionFault> {
         let own = self.settings(fields)?;
         if fields.get("actor").is_none() {
             let mut defaults = defaults.clone();
-            // The form of the graph's answer is not that of every node.
+            // The response format of the graph does not apply to every node.
             defaults.response_format = None;
-            return Ok(Found::Agent(Arc::new(own.or(defaults).finish(name))));
+            return Ok(Reference::Agent(Arc::new(own.or(defaults).finish(name))));
         }
         let defaults = Settings::only_model(defaults.model.clone());
-        self.laid_over(fields, own, defaults, trail, None)
+        self.merged_fields(fields, own, defaults, trail, None)
     }
 
-    /// What is said here over what the named actor says over what lies below. A definition has a name
-    /// of its own; a node only uses somebody.
-    fn laid_over(
+    /// Merges the fields here over those of the named actor over `below`. A definition has its own name; a node
+    /// only uses an actor.
+    fn merged_fields(
         &self,
         fields: &Fields<'c>,
         own: Settings,
         below: Settings,
         trail: &Trail<'_>,
         name: Option<&str>,
-    ) -> Result<Found, Complaint> {
+    ) -> Result<Reference, DefinitionFault> {
         let Some(named) = fields.text("actor")? else {
             let agent = own.or(below).finish(name.unwrap_or_default());
-            return Ok(Found::Agent(Arc::new(agent)));
+            return Ok(Reference::Agent(Arc::new(agent)));
         };
         let is_changed = fields.written().any(|(field, _)| is_about_models(field));
-        match self.refer(&named, trail)? {
-            Found::Agent(agent) if !is_changed && agent.model.is_some() && name.is_none() => {
-                Ok(Found::Agent(agent))
+        match self.resolve_actor(&named, trail)? {
+            Reference::Agent(agent) if !is_changed && agent.model.is_some() && name.is_none() => {
+                Ok(Reference::Agent(agent))
             }
-            Found::Agent(agent) => {
-                let settings = own.or(Settings::of(&agent)).or(below);
+            Reference::Agent(agent) => {
+                let settings = own.or(Settings::from_agent(&agent)).or(below);
                 let name = name.unwrap_or(&agent.name);
-                Ok(Found::Agent(Arc::new(settings.finish(name))))
+                Ok(Reference::Agent(Arc::new(settings.finish(name))))
             }
-            Found::Actor(actor) if !is_changed => Ok(Found::Actor(actor)),
-            Found::Actor(_) => {
+            Reference::Actor(actor) if !is_changed => Ok(Reference::Actor(actor)),
+            Reference::Actor(_) => {
                 let changed = fields
                     .written()
                     .find(|(field, _)| is_about_models(field))
                     .map_or(&named, |(_, written)| written);
                 let message = format!(
-                    "`{}` cannot be changed from here: `{}` is more than a model",
+                    "`{}` cannot be set here: `{}` is not just a model",
                     changed.value, named.value
                 );
-                let fix = format!("leave it out, or change `{}` itself", named.value);
-                Err(Complaint::rule(changed.place, message, fix))
+                let fix = format!("remove it, or change `{}` itself", named.value);
+                Err(broken_rule(changed.place, message, fix))
             }
         }
     }
 }
 
-/// Fields at an actor that only actors of another type have.
-pub(super) fn refuse_other_fields(fields: &Fields<'_>, kind: ActorKind) -> Result<(), Complaint> {
+/// Rejects fields that belong to actors of another type.
+pub(super) fn refuse_other_fields(
+    fields: &Fields<'_>,
+    kind: ActorKind,
+) -> Result<(), DefinitionFault> {
     const GRAPH: &[&str] = &[
         "nodes",
         "edges",
@@ -141,13 +145,13 @@ pub(super) fn refuse_other_fields(fields: &Fields<'_>, kind: ActorKind) -> Resul
                 "`{}` does not belong to an actor of the type `{word}`",
                 written.value
             );
-            let fix = "leave it out, or write another `type`";
-            Err(Complaint::rule(written.place, message, fix))
+            let fix = "remove it, or change `type`";
+            Err(broken_rule(written.place, message, fix))
         }
     }
 }
 
-/// Warns of a role that the actor does not look like.
+/// Warns when an actor does not fit its declared role.
 pub(super) fn check_role(actor: &Actor, warnings: &mut Vec<String>) {
     let Some(role) = actor.role else {
         return;
@@ -163,7 +167,7 @@ pub(super) fn check_role(actor: &Actor, warnings: &mut Vec<String>) {
         .collect();
     if role == Role::Estimation && !agents.iter().any(|agent| agent.response_format.is_some()) {
         warnings
-            .push("an estimation actor answers in numbers: give it a `response_format`".to_owned());
+            .push("an estimation actor returns numbers: give it a `response_format`".to_owned());
     }
     let fitting = match role {
         Role::Strategy | Role::Estimation | Role::InvariantReconciliation => "strategize",
@@ -176,7 +180,7 @@ pub(super) fn check_role(actor: &Actor, warnings: &mut Vec<String>) {
     {
         if view != fitting && view != "default" {
             warnings.push(format!(
-                "the role is usually given the context view `{fitting}`, and this asks for `{view}`"
+                "the usual context view of this role is `{fitting}`, but the actor sets `{view}`"
             ));
         }
     }

@@ -1,46 +1,47 @@
-//! Expressions, templates and [`Argument`]s as files write them.
+//! Parses expressions, templates and [`Argument`]s of files.
 
 use crate::expression::{Expression, Template};
-use crate::file::{At, Complaint, Fields, Tree, map, text};
+use crate::file::{At, Fields, Tree, broken_rule, map, text};
 use crate::graph::Argument;
+use cleveragents_domain::DefinitionFault;
 
-/// An expression.
-pub(super) fn expression(written: &At<String>) -> Result<Expression, Complaint> {
-    // `{{ score > 3 }}` is how people write what is `score > 3` here.
-    let inner = whole_place(&written.value).unwrap_or(&written.value);
+/// Parses an expression.
+pub(super) fn expression(written: &At<String>) -> Result<Expression, DefinitionFault> {
+    // Users write `{{ score > 3 }}` for `score > 3`.
+    let inner = whole_placeholder(&written.value).unwrap_or(&written.value);
     Expression::parse(inner.trim()).map_err(|error| {
-        let message = format!("this is not an expression: {error}");
-        let fix = "write it like `score > 3 and 'done' in tags` (docs/actors.md)";
-        Complaint::rule(written.place, message, fix)
+        let message = format!("this is not a valid expression: {error}");
+        let fix = "write it like `score > 3 and 'done' in tags` (docs/reference/actors.md)";
+        broken_rule(written.place, message, fix)
     })
 }
 
-/// A template.
-pub(super) fn template(written: &At<String>) -> Result<Template, Complaint> {
+/// Parses a template.
+pub(super) fn template(written: &At<String>) -> Result<Template, DefinitionFault> {
     Template::parse(&written.value).map_err(|error| {
-        let message = format!("this is not a template: {error}");
-        let fix = "write places to fill like `{{ input }}` (docs/actors.md)";
-        Complaint::rule(written.place, message, fix)
+        let message = format!("this is not a valid template: {error}");
+        let fix = "write placeholders like `{{ input }}` (docs/reference/actors.md)";
+        broken_rule(written.place, message, fix)
     })
 }
 
-/// What stands in a text that is nothing but one `{{ … }}`.
-pub(super) fn whole_place(text: &str) -> Option<&str> {
+/// The content of a text that consists of a single `{{ … }}`.
+pub(super) fn whole_placeholder(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let is_one = !inner.contains("{{") && !inner.contains("}}");
-    // `{{-` is about the space around it.
+    // `{{-` controls the surrounding whitespace.
     (is_one && !inner.starts_with('-') && !inner.ends_with('-')).then_some(inner)
 }
 
-/// A value in which texts may be templates.
-pub(super) fn argument(tree: &At<Tree>) -> Result<Argument, Complaint> {
+/// Parses a value in which texts may be templates.
+pub(super) fn argument(tree: &At<Tree>) -> Result<Argument, DefinitionFault> {
     Ok(match &tree.value {
         Tree::Text(written) => {
             if !["{{", "{%", "{#"].iter().any(|sign| written.contains(sign)) {
                 return Ok(Argument::Plain(tree.value.json()));
             }
             let written = At::new(written.clone(), tree.place);
-            if whole_place(&written.value).is_some() {
+            if whole_placeholder(&written.value).is_some() {
                 Argument::Value(expression(&written)?)
             } else {
                 Argument::Text(template(&written)?)
@@ -66,8 +67,8 @@ pub(super) fn argument(tree: &At<Tree>) -> Result<Argument, Complaint> {
     })
 }
 
-/// The fields of a map, each a value in which texts may be templates.
-pub(super) fn arguments(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
+/// Parses the fields of a map, each a value in which texts may be templates.
+pub(super) fn arguments(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, DefinitionFault> {
     map(tree)?
         .iter()
         .map(|(name, value)| Ok((name.value.clone(), argument(value)?)))
@@ -78,7 +79,7 @@ const fn is_plain(argument: &Argument) -> bool {
     matches!(argument, Argument::Plain(_))
 }
 
-/// A name that expressions can look up.
+/// Whether expressions can look up a name.
 pub(super) fn is_key(name: &str) -> bool {
     let mut letters = name.bytes();
     letters
@@ -87,34 +88,33 @@ pub(super) fn is_key(name: &str) -> bool {
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == b'_')
 }
 
-/// A key of the state that a node may write.
-pub(super) fn key(written: At<String>) -> Result<String, Complaint> {
-    let fix = "write letters, digits and `_`, a letter first";
+/// Validates a key of the state that a node may write.
+pub(super) fn key(written: At<String>) -> Result<String, DefinitionFault> {
+    let fix = "write letters, digits and `_`, starting with a letter";
     if !is_key(&written.value) {
         let message = format!("`{}` cannot be a key of the state", written.value);
-        return Err(Complaint::rule(written.place, message, fix));
+        return Err(broken_rule(written.place, message, fix));
     }
     if written.value == "context" {
-        let message = "`context` holds the values of the file and cannot be changed";
-        return Err(Complaint::rule(
-            written.place,
-            message,
-            "choose another key",
-        ));
+        let message = "`context` contains the values of the file and cannot be changed";
+        return Err(broken_rule(written.place, message, "choose another key"));
     }
     Ok(written.value)
 }
 
-/// A template in a field.
-pub(super) fn template_in(fields: &Fields<'_>, name: &str) -> Result<Option<Template>, Complaint> {
+/// Parses the template in a field, if there is one.
+pub(super) fn template_in(
+    fields: &Fields<'_>,
+    name: &str,
+) -> Result<Option<Template>, DefinitionFault> {
     fields
         .get(name)
         .map(|tree| template(&text(tree)?))
         .transpose()
 }
 
-/// The keys and values of a map, where each key is one of the state.
-pub(super) fn updates(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
+/// Parses updates of the state: a map of keys to values.
+pub(super) fn updates(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, DefinitionFault> {
     map(tree)?
         .iter()
         .map(|(name, value)| Ok((key(name.clone())?, argument(value)?)))

@@ -1,26 +1,27 @@
-//! The rules of a graph as a whole: it has a beginning and an end, every node can be reached, and the
-//! branches of a parallel node meet. Each rule is one walk along the edges.
+//! Rules of a graph as a whole: it has an entry and an exit, every node is reachable, and the branches of a parallel
+//! node meet. Each rule is one traversal of the edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::file::{Complaint, Place};
+use crate::file::{Place, broken_rule};
 use crate::graph::{Edge, Fits, Key, Node, NodeIndex, NodeKind};
 use crate::state::Reducer;
+use cleveragents_domain::DefinitionFault;
 
 /// A graph that is not checked yet.
 pub(super) struct Draft {
-    /// The nodes; one more than the file has when somebody goes to `end`.
+    /// Nodes; one more than the file has when an edge leads to `end`.
     pub(super) nodes: Vec<Node>,
-    /// Where they stand in the file.
+    /// Positions of the nodes in the file.
     pub(super) places: Vec<Place>,
-    /// Where a run begins.
+    /// Entry node.
     pub(super) entry: NodeIndex,
-    /// The exits that the file names, with the place where it does.
+    /// Exits that the file names, with their positions.
     pub(super) exits: Vec<(NodeIndex, Place)>,
 }
 
-/// The nodes with their exits, and with the ways to the joins that files need not write.
-pub(super) fn finish(mut draft: Draft) -> Result<Vec<Node>, Complaint> {
+/// Returns the nodes with their exits and the edges to joins that files may omit.
+pub(super) fn finish(mut draft: Draft) -> Result<Vec<Node>, DefinitionFault> {
     for (exit, _) in &draft.exits {
         draft.nodes[exit.0 as usize].is_exit = true;
     }
@@ -31,7 +32,7 @@ pub(super) fn finish(mut draft: Draft) -> Result<Vec<Node>, Complaint> {
     Ok(draft.nodes)
 }
 
-/// Where a run may go from a node, failures aside.
+/// Successors of a node, failures aside.
 fn ways(node: &Node) -> Vec<NodeIndex> {
     let mut ways: Vec<NodeIndex> = node.edges.iter().map(|edge| edge.target).collect();
     match &node.kind {
@@ -43,14 +44,14 @@ fn ways(node: &Node) -> Vec<NodeIndex> {
             ways.extend(node.rules.iter().map(|rule| rule.target));
             ways.extend(node.otherwise);
         }
-        // What is between the branches and the join is its own affair.
+        // Nodes between the branches and the join are checked separately.
         NodeKind::Parallel(node) => ways.push(node.join),
         _ => {}
     }
     ways
 }
 
-/// Whether a node comes to a stand when nothing of its own decides.
+/// Whether a node may have no successor when none of its conditions matches.
 fn is_open(node: &Node) -> bool {
     let decides = match &node.kind {
         NodeKind::Conditional(node) => node.otherwise.is_some(),
@@ -75,9 +76,9 @@ impl Draft {
         place.copied().unwrap_or(Place { line: 1, column: 1 })
     }
 
-    /// Refuses edges and rules that no run can take: those behind one that is always taken. Edges that only
-    /// repeat it are left out.
-    fn check_edges(&mut self) -> Result<(), Complaint> {
+    /// Refuses edges and rules that no run can take, because an earlier one is always taken. Edges that only
+    /// repeat it are dropped.
+    fn check_edges(&mut self) -> Result<(), DefinitionFault> {
         for number in 0..self.places.len() {
             let always = match &self.nodes[number].kind {
                 NodeKind::Conditional(node) => node.otherwise,
@@ -114,7 +115,7 @@ impl Draft {
         Ok(())
     }
 
-    fn never_taken(&self, number: usize, taken: NodeIndex, never: NodeIndex) -> Complaint {
+    fn never_taken(&self, number: usize, taken: NodeIndex, never: NodeIndex) -> DefinitionFault {
         let (id, taken, never) = (
             &self.nodes[number].id,
             &self.node(taken).id,
@@ -126,12 +127,12 @@ impl Draft {
         let fix = format!(
             "give the edge to `{taken}` a condition, put it last, or run both at the same time with a `parallel` node"
         );
-        Complaint::rule(self.places[number], message, fix)
+        broken_rule(self.places[number], message, fix)
     }
 
-    /// Walks each branch up to its join. Where a branch stops short of it, it goes there.
-    fn join_branches(&mut self) -> Result<(), Complaint> {
-        // Which walk came by last: nothing has to be cleared between them.
+    /// Walks each branch up to its join, and connects branches that end before it.
+    fn join_branches(&mut self) -> Result<(), DefinitionFault> {
+        // The number of the last walk that visited a node, so that nothing has to be cleared between walks.
         let mut seen = vec![0_u32; self.nodes.len()];
         let mut walk = 0;
         for number in 0..self.places.len() {
@@ -154,19 +155,19 @@ impl Draft {
         join: NodeIndex,
         seen: &mut [u32],
         walk: u32,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), DefinitionFault> {
         let wrong = |draft: &Self, at: NodeIndex, what: &str| {
             let message = format!(
-                "a branch of `{}` {what} before it comes to `{}`",
+                "a branch of `{}` {what} before it reaches `{}`",
                 draft.nodes[parallel].id,
                 draft.node(join).id
             );
             let fix = format!(
-                "let `{}` lead to `{}`",
+                "add an edge from `{}` to `{}`",
                 draft.node(at).id,
                 draft.node(join).id
             );
-            Complaint::rule(draft.place(at), message, fix)
+            broken_rule(draft.place(at), message, fix)
         };
         let mut meets = false;
         let mut ahead = vec![branch];
@@ -176,7 +177,7 @@ impl Draft {
                 continue;
             }
             if index.0 as usize == parallel {
-                return Err(wrong(self, branch, "leads back to it"));
+                return Err(wrong(self, branch, "leads back to its start"));
             }
             if std::mem::replace(&mut seen[index.0 as usize], walk) == walk {
                 continue;
@@ -196,12 +197,12 @@ impl Draft {
         if meets {
             Ok(())
         } else {
-            Err(wrong(self, branch, "goes round in a circle"))
+            Err(wrong(self, branch, "loops"))
         }
     }
 
-    /// Without a word about it, a run ends where nothing follows.
-    fn find_exits(&mut self) -> Result<(), Complaint> {
+    /// Nodes without successors are exits, unless the file names the exits.
+    fn find_exits(&mut self) -> Result<(), DefinitionFault> {
         let stops = |node: &Node| ways(node).is_empty();
         let named = !self.exits.is_empty();
         let last = self.places.len();
@@ -209,26 +210,26 @@ impl Draft {
             if self.nodes[number].is_exit || !stops(&self.nodes[number]) {
                 continue;
             }
-            // The node for `end` is an exit whatever the file names.
+            // The node for `end` is always an exit.
             if named && number < last {
                 let message = format!(
-                    "nothing follows the node `{}`, and it is no exit",
+                    "the node `{}` has no successor and is not an exit",
                     self.nodes[number].id
                 );
                 let fix = "add `next: …`, or name it in `exit_nodes`";
-                return Err(Complaint::rule(self.places[number], message, fix));
+                return Err(broken_rule(self.places[number], message, fix));
             }
             self.nodes[number].is_exit = true;
         }
         if self.nodes.iter().any(|node| node.is_exit) {
             return Ok(());
         }
-        let message = "the graph has no end: every node leads to another";
+        let message = "the graph has no exit: every node has a successor";
         let fix = "name the last node in `exit_nodes`, or give it `exit: true`";
-        Err(Complaint::rule(self.place(self.entry), message, fix))
+        Err(broken_rule(self.place(self.entry), message, fix))
     }
 
-    fn check_reach(&self) -> Result<(), Complaint> {
+    fn check_reach(&self) -> Result<(), DefinitionFault> {
         let mut seen = vec![false; self.nodes.len()];
         let mut ahead = vec![self.entry];
         while let Some(index) = ahead.pop() {
@@ -240,7 +241,7 @@ impl Draft {
             if let NodeKind::Parallel(parallel) = &node.kind {
                 ahead.extend(&parallel.branches);
             }
-            // A run does not go on after an exit.
+            // A run ends at an exit.
             if !node.is_exit {
                 ahead.extend(ways(node));
             }
@@ -248,18 +249,18 @@ impl Draft {
         for (exit, place) in &self.exits {
             if !seen[exit.0 as usize] {
                 let message = format!("the exit `{}` cannot be reached", self.node(*exit).id);
-                let fix = "let a node lead to it";
-                return Err(Complaint::rule(*place, message, fix));
+                let fix = "add an edge to it";
+                return Err(broken_rule(*place, message, fix));
             }
         }
         match seen.iter().position(|seen| !seen) {
             None => {}
             Some(number) => {
                 let node = &self.nodes[number];
-                let message = format!("nothing leads to the node `{}`", node.id);
-                let fix = "let another node lead to it with `next`, or leave it out";
+                let message = format!("no edge leads to the node `{}`", node.id);
+                let fix = "add it to `next` of another node, or remove it";
                 let index = NodeIndex(u32::try_from(number).unwrap_or(u32::MAX));
-                return Err(Complaint::rule(self.place(index), message, fix));
+                return Err(broken_rule(self.place(index), message, fix));
             }
         }
         if seen
@@ -269,13 +270,13 @@ impl Draft {
         {
             return Ok(());
         }
-        let message = "no end of the graph can be reached";
-        let fix = "let a node lead to an exit";
-        Err(Complaint::rule(self.place(self.entry), message, fix))
+        let message = "no exit of the graph can be reached";
+        let fix = "add an edge to an exit";
+        Err(broken_rule(self.place(self.entry), message, fix))
     }
 }
 
-/// Warns of branches that write the same key, of which only the last update stays.
+/// Warns of parallel branches that write the same key, of which only the last update survives.
 pub(super) fn same_output(
     nodes: &[Node],
     keys: &BTreeMap<String, Key>,
@@ -295,8 +296,8 @@ pub(super) fn same_output(
                 .is_some_and(|key| key.reducer != Reducer::Replace);
             if !is_joined && !written.insert(output) {
                 warn(format!(
-                    "several branches of `{}` write `{output}`, and only the last stays: give each its \
-                     own `output`, or say `state: {{{output}: append}}`",
+                    "several branches of `{}` write `{output}`, and only the last value is kept: give each its \
+                     own `output`, or set `state: {{{output}: append}}`",
                     node.id
                 ));
                 break;

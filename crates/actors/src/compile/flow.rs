@@ -1,17 +1,18 @@
-//! What decides where a run goes: conditions in all their forms, checks, rules of routers.
+//! Compiles control flow: conditions in all their forms, checks, and rules of routers.
 
+use cleveragents_domain::DefinitionFault;
 use serde_json::Value;
 
 use super::Compiler;
 use super::argument::{expression, is_key};
 use super::graph::Targets;
 use crate::expression::Expression;
-use crate::file::{At, CHECK, CONDITION, Complaint, Fields, RULE, Tree, list, text};
+use crate::file::{At, CHECK, CONDITION, Fields, RULE, Tree, broken_rule, list, text};
 use crate::graph::{ConditionalNode, Fits, NodeIndex, RouterNode, RouterRule};
 
 impl<'c> Compiler<'c> {
     /// A condition: an expression, or a map that compares a key with a value.
-    pub(super) fn condition(&self, tree: &'c At<Tree>) -> Result<Expression, Complaint> {
+    pub(super) fn condition(&self, tree: &'c At<Tree>) -> Result<Expression, DefinitionFault> {
         match &tree.value {
             Tree::Map(_) => {
                 let fields = self.open(tree, &CONDITION)?;
@@ -30,7 +31,7 @@ impl<'c> Compiler<'c> {
         &self,
         fields: &Fields<'c>,
         targets: &Targets<'_>,
-    ) -> Result<ConditionalNode, Complaint> {
+    ) -> Result<ConditionalNode, DefinitionFault> {
         let mut conditions = Vec::new();
         if let Some(tree) = fields.get("if") {
             let then = text(fields.needed("then", "a conditional node with `if`")?)?;
@@ -43,9 +44,9 @@ impl<'c> Compiler<'c> {
             conditions.push((holds, targets.find(&target)?));
         }
         if conditions.is_empty() {
-            let message = "the conditional node has nothing to check";
+            let message = "the conditional node has no conditions";
             let fix = "add `if: …` with `then: …`, or `conditions: [{check: …, route_to: …}]`";
-            return Err(Complaint::rule(fields.place, message, fix));
+            return Err(broken_rule(fields.place, message, fix));
         }
         Ok(ConditionalNode {
             conditions,
@@ -57,7 +58,7 @@ impl<'c> Compiler<'c> {
         &self,
         fields: &Fields<'c>,
         targets: &Targets<'_>,
-    ) -> Result<RouterNode, Complaint> {
+    ) -> Result<RouterNode, DefinitionFault> {
         let rules = list(fields.needed("rules", "a router")?)?;
         Ok(RouterNode {
             message: fields
@@ -72,7 +73,11 @@ impl<'c> Compiler<'c> {
         })
     }
 
-    fn rule(&self, tree: &'c At<Tree>, targets: &Targets<'_>) -> Result<RouterRule, Complaint> {
+    fn rule(
+        &self,
+        tree: &'c At<Tree>,
+        targets: &Targets<'_>,
+    ) -> Result<RouterRule, DefinitionFault> {
         let fields = self.open(tree, &RULE)?;
         let target: NodeIndex = targets.find(&text(fields.needed("target", "a rule")?)?)?;
         let mut fits = Vec::new();
@@ -86,17 +91,17 @@ impl<'c> Compiler<'c> {
                 text(fields.needed("value", "a rule with a `type`")?)?.value,
             ));
         } else if let Some(value) = fields.text("value")? {
-            let message = "nothing says how the `value` is looked for";
+            let message = "the rule has a `value` but no `type`";
             let fix = "add `type: prefix`, `contains`, `suffix` or `equals`";
-            return Err(Complaint::rule(value.place, message, fix));
+            return Err(broken_rule(value.place, message, fix));
         }
         if let Some(tree) = fields.get("condition") {
             fits.push(self.rule_condition(tree)?);
         }
         if fits.len() > 1 {
-            let message = "a rule looks for one thing";
-            let fix = "make one rule of each";
-            return Err(Complaint::rule(fields.place, message, fix));
+            let message = "a rule can have only one condition";
+            let fix = "write one rule for each";
+            return Err(broken_rule(fields.place, message, fix));
         }
         Ok(RouterRule {
             fits: fits.pop().unwrap_or(Fits::Always),
@@ -105,8 +110,8 @@ impl<'c> Compiler<'c> {
         })
     }
 
-    /// The old form of a rule compares the text, or a key of the state, with a value.
-    fn rule_condition(&self, tree: &'c At<Tree>) -> Result<Fits, Complaint> {
+    /// The legacy form of a rule compares the text, or a key of the state, with a value.
+    fn rule_condition(&self, tree: &'c At<Tree>) -> Result<Fits, DefinitionFault> {
         if matches!(tree.value, Tree::Map(_)) {
             let fields = self.open(tree, &CONDITION)?;
             if fields.get("context_value").is_none()
@@ -128,19 +133,19 @@ const SEARCHES: &[(&str, Search)] = &[
     ("equals", Fits::Equals),
 ];
 
-/// Compares a key of the state with a value. A key that nobody set is equal to nothing.
-fn compared(key: &At<String>, value: &Value) -> Result<Expression, Complaint> {
+/// Compares a key of the state with a value. An unset key does not equal any value.
+fn compared(key: &At<String>, value: &Value) -> Result<Expression, DefinitionFault> {
     let path = &key.value;
     if !path.split('.').all(is_key) {
         let message = format!("`{path}` is not a key of the state");
         let fix = "write a key, such as `status` or `review.score`";
-        return Err(Complaint::rule(key.place, message, fix));
+        return Err(broken_rule(key.place, message, fix));
     }
     let text = format!("{path} is defined and {path} == {}", literal(value));
     expression(&At::new(text, key.place))
 }
 
-/// A value as expressions write it.
+/// A value in the syntax of expressions.
 fn literal(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),

@@ -1,10 +1,11 @@
-//! Functions by name: each is an expression with a place for its input.
+//! Named functions: each is an expression with a placeholder for its input.
 
-use super::argument::{expression, is_key, whole_place};
+use super::argument::{expression, is_key, whole_placeholder};
 use crate::expression::Expression;
-use crate::file::{At, Complaint, meant};
+use crate::file::{At, broken_rule, meant};
+use cleveragents_domain::DefinitionFault;
 
-/// The functions, with what each does to `$`.
+/// Function names and their expressions over `$`.
 pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
     ("identity", "$"),
     ("uppercase", "$|upper"),
@@ -26,28 +27,30 @@ pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
     ("not", "not $"),
 ];
 
-/// The expression of a function over its input, itself an expression; `input` when not given.
+/// The expression of a function applied to its input, itself an expression; `input` when not given.
 pub(super) fn function(
     name: &At<String>,
     input: Option<&At<String>>,
-) -> Result<Expression, Complaint> {
+) -> Result<Expression, DefinitionFault> {
     let found = FUNCTIONS.iter().find(|(known, _)| *known == name.value);
     let Some((_, pattern)) = found else {
-        let message = format!("there is no function `{}`", name.value);
+        let message = format!("function `{}` does not exist", name.value);
         let fix = meant(
             &name.value,
             FUNCTIONS.iter().map(|(known, _)| *known),
             || {
                 let all: Vec<&str> = FUNCTIONS.iter().map(|(known, _)| *known).collect();
-                format!("it can be: {}; or use `set`", all.join(", "))
+                format!("use one of {}, or use `set`", all.join(", "))
             },
         );
-        return Err(Complaint::rule(name.place, message, fix));
+        return Err(broken_rule(name.place, message, fix));
     };
     let default = At::new("input".to_owned(), name.place);
     let input = input.unwrap_or(&default);
-    let inner = whole_place(&input.value).unwrap_or(&input.value).trim();
-    // What goes in is checked by itself, so that a complaint points there.
+    let inner = whole_placeholder(&input.value)
+        .unwrap_or(&input.value)
+        .trim();
+    // The input is checked separately, so that an error points to it.
     expression(input)?;
     let operand = if is_key(inner) {
         inner.to_owned()

@@ -1,10 +1,10 @@
-//! A graph: its nodes, the ways between them, its keys and limits.
+//! Compiles a graph: its nodes, edges, state keys and limits.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use cleveragents_domain::{MicroUsd, nearest};
+use cleveragents_domain::{DefinitionFault, MicroUsd, nearest};
 
 use super::argument::key;
 use super::check::{self, Draft};
@@ -12,26 +12,27 @@ use super::node::{Around, Kind, seconds};
 use super::resolver::Trail;
 use super::{Compiler, Settings};
 use crate::file::{
-    At, Complaint, EDGE, Fields, KEY, LIMITS, NODE, ROUTE, Tree, list, map, meant, text, unexpected,
+    At, EDGE, Fields, KEY, LIMITS, NODE, ROUTE, Tree, broken_rule, list, map, meant, text,
+    unexpected,
 };
 use crate::graph::{
     Agent, Edge, FunctionNode, Graph, Key, Limits, Node, NodeIndex, NodeKind, ResponseFormat,
 };
 use crate::state::Reducer;
 
-/// The most that a failed node is repeated.
-const MOST_RETRIES: u64 = 100;
+/// Maximum number of retries of a failed node.
+const MAX_RETRIES: u64 = 100;
 
-/// The nodes of a graph by their ids.
+/// Nodes of a graph by their ids.
 pub(super) struct Targets<'a> {
     index: HashMap<&'a str, NodeIndex>,
-    /// Whether somebody goes to `end` though no node is called so.
+    /// Whether an edge leads to `end` though no node has this id.
     goes_to_end: Cell<bool>,
 }
 
 impl Targets<'_> {
     /// The node of this id.
-    pub(super) fn find(&self, id: &At<String>) -> Result<NodeIndex, Complaint> {
+    pub(super) fn find(&self, id: &At<String>) -> Result<NodeIndex, DefinitionFault> {
         if let Some(index) = self.index.get(id.value.as_str()) {
             return Ok(*index);
         }
@@ -39,28 +40,28 @@ impl Targets<'_> {
             self.goes_to_end.set(true);
             return Ok(index_of(self.index.len()));
         }
-        let message = format!("there is no node `{}`", id.value);
+        let message = format!("node `{}` does not exist", id.value);
         let known = self.index.keys().copied();
-        // Ids are in no order here; the first of equals is to be the same every time.
+        // The ids are unsorted here; sorting makes the first of equally similar ones deterministic.
         let mut near = nearest::all(&id.value, known, 8);
         near.sort();
         let fix = meant(&id.value, near.iter().map(String::as_str), || {
-            "add it to `nodes`, or name another".to_owned()
+            "add it to `nodes`, or name another node".to_owned()
         });
-        Err(Complaint::rule(id.place, message, fix))
+        Err(broken_rule(id.place, message, fix))
     }
 
-    /// The node that a field names.
+    /// Returns the node that a field names.
     pub(super) fn field(
         &self,
         fields: &Fields<'_>,
         name: &str,
-    ) -> Result<Option<NodeIndex>, Complaint> {
+    ) -> Result<Option<NodeIndex>, DefinitionFault> {
         fields.text(name)?.map(|id| self.find(&id)).transpose()
     }
 }
 
-/// Whether an id is the sign for the beginning or the end of a graph: `end`, `END`, `__end__`.
+/// Whether an id denotes the start or the end of a graph: `end`, `END`, `__end__`.
 fn is_sign(id: &str, sign: &str) -> bool {
     id.trim_matches('_').eq_ignore_ascii_case(sign)
 }
@@ -70,7 +71,7 @@ fn index_of(number: usize) -> NodeIndex {
     NodeIndex(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// A graph of one node, without limits of its own.
+/// A graph of one node, with default limits.
 pub(super) fn of_one(id: &str, kind: NodeKind) -> Graph {
     Graph {
         nodes: vec![Node {
@@ -90,7 +91,11 @@ pub(super) fn of_one(id: &str, kind: NodeKind) -> Graph {
 
 impl<'c> Compiler<'c> {
     /// The graph of an actor.
-    pub(super) fn graph(&self, fields: &Fields<'c>, trail: &Trail<'_>) -> Result<Graph, Complaint> {
+    pub(super) fn graph(
+        &self,
+        fields: &Fields<'c>,
+        trail: &Trail<'_>,
+    ) -> Result<Graph, DefinitionFault> {
         let route = self.route(fields)?;
         let drafts = self.drafts(&route)?;
         let targets = targets(&drafts)?;
@@ -115,7 +120,7 @@ impl<'c> Compiler<'c> {
             }
         }
         if targets.goes_to_end.get() {
-            // Not an exit that the file declares: other nodes may still end by themselves.
+            // Not a declared exit: other nodes may still be implicit exits.
             nodes.push(end());
         }
         let entry = match route.text("entry_node")? {
@@ -145,14 +150,14 @@ impl<'c> Compiler<'c> {
         &self,
         fields: &Fields<'c>,
         route: &Fields<'c>,
-    ) -> Result<BTreeMap<String, Key>, Complaint> {
+    ) -> Result<BTreeMap<String, Key>, DefinitionFault> {
         let mut keys = self.keys(fields)?;
         keys.extend(self.keys(route)?);
         Ok(keys)
     }
 
-    /// Where the nodes are: here, in `route`, or in `graph_descriptor`.
-    fn route(&self, fields: &Fields<'c>) -> Result<Fields<'c>, Complaint> {
+    /// The map with the nodes: this one, `route`, or `graph_descriptor`.
+    fn route(&self, fields: &Fields<'c>) -> Result<Fields<'c>, DefinitionFault> {
         let given = fields
             .get("route")
             .or_else(|| fields.get("graph_descriptor"));
@@ -160,9 +165,9 @@ impl<'c> Compiler<'c> {
             return Ok(fields.clone());
         };
         if fields.get("nodes").is_some() {
-            let message = "the nodes stand in two places";
-            let fix = "leave `nodes` or `route` out";
-            return Err(Complaint::rule(fields.place_of("nodes"), message, fix));
+            let message = "the nodes are defined in two places";
+            let fix = "remove `nodes` or `route`";
+            return Err(broken_rule(fields.place_of("nodes"), message, fix));
         }
         if matches!(tree.value, Tree::Map(_)) {
             return self.open(tree, &ROUTE);
@@ -170,19 +175,19 @@ impl<'c> Compiler<'c> {
         let name = text(tree)?;
         let found = self.local.get(name.value.as_str());
         found.map(|local| local.fields.clone()).ok_or_else(|| {
-            let message = format!("there is no route `{}`", name.value);
+            let message = format!("route `{}` does not exist", name.value);
             let fix = meant(&name.value, self.local.keys().copied(), || {
                 "add it to `routes`".to_owned()
             });
-            Complaint::rule(name.place, message, fix)
+            broken_rule(name.place, message, fix)
         })
     }
 
-    /// The nodes as they are written, each with its id.
-    fn drafts(&self, route: &Fields<'c>) -> Result<Vec<(At<String>, Fields<'c>)>, Complaint> {
+    /// The fields of the nodes, each with its id.
+    fn drafts(&self, route: &Fields<'c>) -> Result<Vec<(At<String>, Fields<'c>)>, DefinitionFault> {
         let tree = route.get("nodes").ok_or_else(|| {
             let message = "the graph has no nodes";
-            Complaint::rule(route.place, message, "add `nodes:` with a node a line")
+            broken_rule(route.place, message, "add `nodes:` with one node per line")
         })?;
         let mut drafts = Vec::new();
         match &tree.value {
@@ -192,7 +197,7 @@ impl<'c> Compiler<'c> {
                     if fields.get("id").is_some() {
                         let message = format!("the node `{}` has two ids", id.value);
                         let place = fields.place_of("id");
-                        return Err(Complaint::rule(place, message, "leave `id` out"));
+                        return Err(broken_rule(place, message, "remove `id`"));
                     }
                     drafts.push((id.clone(), fields));
                 }
@@ -204,13 +209,13 @@ impl<'c> Compiler<'c> {
                 }
             }
             _ => {
-                let fix = "write `nodes:` and the ids beneath it";
+                let fix = "write `nodes:` and the ids below it";
                 return Err(unexpected(tree, "a map or a list of nodes", fix));
             }
         }
         if drafts.is_empty() {
             let message = "the graph has no nodes";
-            return Err(Complaint::rule(tree.place, message, "add a node"));
+            return Err(broken_rule(tree.place, message, "add a node"));
         }
         Ok(drafts)
     }
@@ -220,17 +225,17 @@ impl<'c> Compiler<'c> {
         id: &At<String>,
         fields: &Fields<'c>,
         around: &Around<'_>,
-    ) -> Result<Node, Complaint> {
-        let kind = Kind::of(fields)?;
+    ) -> Result<Node, DefinitionFault> {
+        let kind = Kind::from_fields(fields)?;
         let retries = match fields.count("retries")? {
             None => 0,
-            Some(count) if count.value <= MOST_RETRIES => {
+            Some(count) if count.value <= MAX_RETRIES => {
                 u32::try_from(count.value).unwrap_or_default()
             }
             Some(count) => {
-                let message = format!("{} repetitions are too many", count.value);
-                let fix = format!("write a number up to {MOST_RETRIES}");
-                return Err(Complaint::rule(count.place, message, fix));
+                let message = format!("{} retries are too many", count.value);
+                let fix = format!("write a number of at most {MAX_RETRIES}");
+                return Err(broken_rule(count.place, message, fix));
             }
         };
         Ok(Node {
@@ -245,7 +250,11 @@ impl<'c> Compiler<'c> {
     }
 
     /// The edges that a node names itself.
-    fn next(&self, fields: &Fields<'c>, targets: &Targets<'_>) -> Result<Vec<Edge>, Complaint> {
+    fn next(
+        &self,
+        fields: &Fields<'c>,
+        targets: &Targets<'_>,
+    ) -> Result<Vec<Edge>, DefinitionFault> {
         let Some(tree) = fields.get("next") else {
             return Ok(Vec::new());
         };
@@ -260,9 +269,9 @@ impl<'c> Compiler<'c> {
                 Tree::Map(_) => {
                     let edge = self.open(item, &EDGE)?;
                     if edge.get("source").is_some() {
-                        let message = "what comes next begins here";
+                        let message = "an edge in `next` cannot have a `source`";
                         let place = edge.place_of("source");
-                        return Err(Complaint::rule(place, message, "leave it out"));
+                        return Err(broken_rule(place, message, "remove it"));
                     }
                     self.edge(&edge, targets)?
                 }
@@ -275,7 +284,7 @@ impl<'c> Compiler<'c> {
         Ok(edges)
     }
 
-    fn edge(&self, edge: &Fields<'c>, targets: &Targets<'_>) -> Result<Edge, Complaint> {
+    fn edge(&self, edge: &Fields<'c>, targets: &Targets<'_>) -> Result<Edge, DefinitionFault> {
         Ok(Edge {
             target: targets.find(&text(edge.needed("target", "an edge")?)?)?,
             condition: edge
@@ -285,13 +294,13 @@ impl<'c> Compiler<'c> {
         })
     }
 
-    /// Puts the edges of the list at their nodes. One from `start` says where a run begins.
+    /// Adds the edges of the list to their nodes. An edge from `start` sets the entry.
     fn edges(
         &self,
         route: &Fields<'c>,
         targets: &Targets<'_>,
         nodes: &mut [Node],
-    ) -> Result<Option<NodeIndex>, Complaint> {
+    ) -> Result<Option<NodeIndex>, DefinitionFault> {
         let mut entry = None;
         for tree in route.get("edges").map_or(Ok(&[][..]), list)? {
             let fields = self.open(tree, &EDGE)?;
@@ -299,9 +308,9 @@ impl<'c> Compiler<'c> {
             let edge = self.edge(&fields, targets)?;
             if is_sign(&source.value, "start") && !targets.index.contains_key(&*source.value) {
                 if entry.is_some() || edge.condition.is_some() {
-                    let message = "a run begins at one node";
-                    let fix = "begin with a conditional node that chooses";
-                    return Err(Complaint::rule(source.place, message, fix));
+                    let message = "a run can start at one node only";
+                    let fix = "start with a conditional node";
+                    return Err(broken_rule(source.place, message, fix));
                 }
                 entry = Some(edge.target);
                 continue;
@@ -315,7 +324,10 @@ impl<'c> Compiler<'c> {
     }
 
     /// The keys of the state.
-    pub(super) fn keys(&self, fields: &Fields<'c>) -> Result<BTreeMap<String, Key>, Complaint> {
+    pub(super) fn keys(
+        &self,
+        fields: &Fields<'c>,
+    ) -> Result<BTreeMap<String, Key>, DefinitionFault> {
         let mut keys = BTreeMap::new();
         for (name, tree) in fields.get("state").map_or(Ok(&[][..]), map)? {
             let (reducer, initial) = match &tree.value {
@@ -332,20 +344,20 @@ impl<'c> Compiler<'c> {
         Ok(keys)
     }
 
-    /// What a run may take; what is not said is as in `otherwise`.
+    /// Compiles the limits of a run; missing ones are taken from `otherwise`.
     pub(super) fn limits(
         &self,
         fields: &Fields<'c>,
         otherwise: Limits,
-    ) -> Result<Limits, Complaint> {
+    ) -> Result<Limits, DefinitionFault> {
         let Some(tree) = fields.get("limits") else {
             return Ok(otherwise);
         };
         let limits = self.open(tree, &LIMITS)?;
         let positive = |name: &str| match limits.count(name)? {
             Some(count) if count.value == 0 => {
-                let message = format!("with `{name}: 0` nothing could run");
-                Err(Complaint::rule(count.place, message, "write 1 or more"))
+                let message = format!("`{name}: 0` prevents every run");
+                Err(broken_rule(count.place, message, "write 1 or more"))
             }
             count => Ok(count.map(|count| count.value)),
         };
@@ -354,8 +366,8 @@ impl<'c> Compiler<'c> {
             Some(dollars) => {
                 let cost = MicroUsd::from_usd_rounded_up(dollars.value).ok_or_else(|| {
                     let message =
-                        format!("a limit of {} US dollars is not possible", dollars.value);
-                    Complaint::rule(dollars.place, message, "write it like 0.50")
+                        format!("a limit of {} US dollars is out of range", dollars.value);
+                    broken_rule(dollars.place, message, "write it like 0.50")
                 })?;
                 Some(cost)
             }
@@ -386,39 +398,35 @@ const REDUCERS: &[(&str, Reducer)] = &[
     ("sum", Reducer::Sum),
 ];
 
-fn reducer(word: &At<String>) -> Result<Reducer, Complaint> {
+fn reducer(word: &At<String>) -> Result<Reducer, DefinitionFault> {
     let found = REDUCERS.iter().find(|(known, _)| *known == word.value);
     found.map(|(_, reducer)| *reducer).ok_or_else(|| {
-        let message = format!("there is no reducer `{}`", word.value);
+        let message = format!("reducer `{}` does not exist", word.value);
         let fix = meant(
             &word.value,
             REDUCERS.iter().map(|(known, _)| *known),
-            || "it can be: replace, append, merge, sum".to_owned(),
+            || "use replace, append, merge or sum".to_owned(),
         );
-        Complaint::rule(word.place, message, fix)
+        broken_rule(word.place, message, fix)
     })
 }
 
-/// The ids of the nodes, each of which is there once and fits into the path of a step.
-fn targets<'d>(drafts: &'d [(At<String>, Fields<'_>)]) -> Result<Targets<'d>, Complaint> {
+/// Indexes the nodes by id. Ids must be unique and valid in step paths.
+fn targets<'d>(drafts: &'d [(At<String>, Fields<'_>)]) -> Result<Targets<'d>, DefinitionFault> {
     let mut index = HashMap::with_capacity(drafts.len());
     for (number, (id, _)) in drafts.iter().enumerate() {
         let fits = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
         if id.value.is_empty() || id.value.len() > 100 || !id.value.chars().all(fits) {
             let message = format!("`{}` cannot be the id of a node", id.value);
-            let fix = "write letters, digits, `_`, `-` and `.`, at most 100";
-            return Err(Complaint::rule(id.place, message, fix));
+            let fix = "write at most 100 letters, digits, `_`, `-` and `.`";
+            return Err(broken_rule(id.place, message, fix));
         }
         if let Some(other) = index.insert(id.value.as_str(), index_of(number)) {
             let line = drafts
                 .get(other.0 as usize)
                 .map_or(0, |(id, _)| id.place.line);
-            let message = format!("the node `{}` is here and at line {line}", id.value);
-            return Err(Complaint::rule(
-                id.place,
-                message,
-                "give one of them another id",
-            ));
+            let message = format!("the node `{}` is defined here and at line {line}", id.value);
+            return Err(broken_rule(id.place, message, "rename one of them"));
         }
     }
     Ok(Targets {
@@ -427,7 +435,7 @@ fn targets<'d>(drafts: &'d [(At<String>, Fields<'_>)]) -> Result<Targets<'d>, Co
     })
 }
 
-/// The node that stands for the end where a file goes to `end` and has no such node.
+/// The node for `end`, when an edge leads to it and no node has this id.
 fn end() -> Node {
     Node {
         id: "end".into(),
@@ -440,7 +448,7 @@ fn end() -> Node {
     }
 }
 
-/// The form of the graph's answer is that of the agents it ends with.
+/// Applies the response format of the graph to the agents at its exits.
 fn answer_in_form(nodes: &mut [Node], defaults: &Settings) {
     let Some((name, schema, strict)) = &defaults.response_format else {
         return;

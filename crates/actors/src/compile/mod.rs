@@ -1,5 +1,4 @@
-//! Compiling: from an [`ActorFile`] to an [`Actor`] in which every reference is resolved and nothing can
-//! be wrong any more.
+//! Compiles an [`ActorFile`] to an [`Actor`] in which every reference is resolved and every rule checked.
 
 mod agent;
 mod argument;
@@ -16,13 +15,13 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use cleveragents_domain::{DefinitionFault, DefinitionFileError, DefinitionKind, hint, suggest};
 use serde_json::Map;
 
-pub use resolver::{Resolver, Supply, Trail, Unresolved};
+pub use resolver::{ResolveError, Resolver, Supply, Trail};
 
 use crate::file::{
-    ActorFile, At, Complaint, DEFINITION, Fields, FileError, Place, ROUTE, Section, TOP, Tree, map,
-    meant,
+    ActorFile, At, DEFINITION, Fields, Place, ROUTE, Section, TOP, Tree, broken_rule, map, meant,
 };
 use crate::graph::{
     Actor, ActorKind, Agent, AgentNode, Graph, Limits, Node, NodeIndex, NodeKind, Role, ToolNode,
@@ -30,21 +29,24 @@ use crate::graph::{
 use resolver::canonical;
 use settings::Settings;
 
-/// The key of the state that gets an answer when the file names none.
+/// State key for an answer when the file names none.
 pub(crate) const OUTPUT: &str = "output";
 
 /// Compiles an actor.
-pub fn compile(file: &ActorFile, resolver: &dyn Resolver) -> Result<Arc<Actor>, FileError> {
+pub fn compile(
+    file: &ActorFile,
+    resolver: &dyn Resolver,
+) -> Result<Arc<Actor>, DefinitionFileError> {
     let name = file.name.to_string();
     compile_file(file, resolver, &Trail::begin(&name))
 }
 
-/// Compiles an actor that another one refers to: for resolvers.
+/// Compiles an actor that another one refers to; called by resolvers.
 pub fn compile_within(
     file: &ActorFile,
     resolver: &dyn Resolver,
     trail: &Trail<'_>,
-) -> Result<Arc<Actor>, FileError> {
+) -> Result<Arc<Actor>, DefinitionFileError> {
     let name = file.name.to_string();
     compile_file(file, resolver, &trail.then("", &name))
 }
@@ -53,23 +55,23 @@ fn compile_file(
     file: &ActorFile,
     resolver: &dyn Resolver,
     trail: &Trail<'_>,
-) -> Result<Arc<Actor>, FileError> {
+) -> Result<Arc<Actor>, DefinitionFileError> {
     Compiler::new(file, resolver)
         .and_then(|compiler| compiler.compile(trail))
         .map(Arc::new)
-        .map_err(|complaint| complaint.in_file(&file.file))
+        .map_err(|fault| fault.in_file(&file.file, DefinitionKind::Actor, &file.source))
 }
 
-/// What is known while a file is compiled.
+/// State of the compilation of one file.
 struct Compiler<'c> {
     file: &'c ActorFile,
     name: String,
     resolver: &'c dyn Resolver,
     top: Fields<'c>,
-    /// The actors and routes of the file.
+    /// Actors and routes of the file.
     local: HashMap<&'c str, Local<'c>>,
-    /// Those of them that are compiled already, and those from elsewhere.
-    found: RefCell<HashMap<String, Found>>,
+    /// Local actors that are already compiled, and external ones.
+    found: RefCell<HashMap<String, Reference>>,
     /// Tools, skills and servers that are known to exist.
     supplies: RefCell<HashSet<(Supply, String)>>,
     warnings: RefCell<Vec<String>>,
@@ -82,18 +84,18 @@ struct Local<'c> {
     kind: ActorKind,
 }
 
-/// What a name refers to.
+/// Target of a reference.
 #[derive(Clone)]
-enum Found {
+enum Reference {
     /// A model with its settings.
     Agent(Arc<Agent>),
-    /// Something that runs by itself.
+    /// An actor that runs on its own.
     Actor(Arc<Actor>),
 }
 
 impl<'c> Compiler<'c> {
-    fn new(file: &'c ActorFile, resolver: &'c dyn Resolver) -> Result<Self, Complaint> {
-        // The warnings of the top were given when the file was read.
+    fn new(file: &'c ActorFile, resolver: &'c dyn Resolver) -> Result<Self, DefinitionFault> {
+        // Reading the file already reported the warnings of the top level.
         let top = Fields::open(&file.top, &TOP, &mut Vec::new())?;
         let mut compiler = Self {
             file,
@@ -116,7 +118,7 @@ impl<'c> Compiler<'c> {
         &mut self,
         field: &'static str,
         section: &'static Section,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), DefinitionFault> {
         let Some(tree) = self.top.get(field) else {
             return Ok(());
         };
@@ -136,14 +138,18 @@ impl<'c> Compiler<'c> {
                     "`{}` is defined here and at line {}",
                     name.value, other.name.place.line
                 );
-                let fix = "actors, instances and routes of a file have different names";
-                return Err(Complaint::rule(name.place, message, fix));
+                let fix = "give actors, instances and routes of a file different names";
+                return Err(broken_rule(name.place, message, fix));
             }
         }
         Ok(())
     }
 
-    fn open(&self, tree: &'c At<Tree>, section: &'static Section) -> Result<Fields<'c>, Complaint> {
+    fn open(
+        &self,
+        tree: &'c At<Tree>,
+        section: &'static Section,
+    ) -> Result<Fields<'c>, DefinitionFault> {
         Fields::open(tree, section, &mut self.warnings.borrow_mut())
     }
 
@@ -154,7 +160,7 @@ impl<'c> Compiler<'c> {
             .push(format!("line {line}: {message}"));
     }
 
-    fn compile(self, trail: &Trail<'_>) -> Result<Actor, Complaint> {
+    fn compile(self, trail: &Trail<'_>) -> Result<Actor, DefinitionFault> {
         let (kind, graph) = self.entry(trail)?;
         let top = &self.top;
         let role = top.word("role_hint", ROLES)?;
@@ -189,15 +195,18 @@ impl<'c> Compiler<'c> {
         })
     }
 
-    /// What a run of the file begins with.
-    fn entry(&self, trail: &Trail<'_>) -> Result<(ActorKind, Graph), Complaint> {
+    /// Kind and graph of the actor or route that a run starts with.
+    fn entry(&self, trail: &Trail<'_>) -> Result<(ActorKind, Graph), DefinitionFault> {
         if let Some(name) = &self.file.header.default_actor {
             let Some(local) = self.local.get(name.value.as_str()) else {
-                let message = format!("there is no actor or route `{}` in this file", name.value);
+                let message = format!(
+                    "actor or route `{}` does not exist in this file",
+                    name.value
+                );
                 let fix = meant(&name.value, self.local.keys().copied(), || {
                     "add it to `actors`".to_owned()
                 });
-                return Err(Complaint::rule(name.place, message, fix));
+                return Err(broken_rule(name.place, message, fix));
             };
             return self.entry_of(local, trail);
         }
@@ -211,7 +220,7 @@ impl<'c> Compiler<'c> {
                 self.body(&self.top, kind, trail, self.file.name.name())?,
             ));
         }
-        // Without a word about it, the only route, or else the only actor.
+        // Without an explicit entry: the only route, otherwise the only actor.
         let mut routes = self
             .local
             .values()
@@ -224,37 +233,37 @@ impl<'c> Compiler<'c> {
         {
             return self.entry_of(only, trail);
         }
-        let message = "the file has several actors, and none is said to be the first";
+        let message = "the file has several actors and no default actor";
         let fix = "add `cleveragents: {default_actor: NAME}`";
-        Err(Complaint::rule(self.top.place, message, fix))
+        Err(broken_rule(self.top.place, message, fix))
     }
 
     fn entry_of(
         &self,
         local: &Local<'c>,
         trail: &Trail<'_>,
-    ) -> Result<(ActorKind, Graph), Complaint> {
+    ) -> Result<(ActorKind, Graph), DefinitionFault> {
         let trail = trail.then(&self.name, &local.name.value);
         let graph = self.body(&local.fields, local.kind, &trail, &local.name.value)?;
         Ok((local.kind, graph))
     }
 
-    /// The graph of an actor, whatever it is.
+    /// Compiles the graph of an actor of any kind.
     fn body(
         &self,
         fields: &Fields<'c>,
         kind: ActorKind,
         trail: &Trail<'_>,
         id: &str,
-    ) -> Result<Graph, Complaint> {
+    ) -> Result<Graph, DefinitionFault> {
         agent::refuse_other_fields(fields, kind)?;
         match kind {
             ActorKind::Graph => self.graph(fields, trail),
             ActorKind::Llm => {
                 let agent = match self.agent_of(fields, trail, id)? {
-                    Found::Agent(agent) => agent,
-                    // All of it is somebody else's.
-                    Found::Actor(actor) => {
+                    Reference::Agent(agent) => agent,
+                    // The actor only refers to another one.
+                    Reference::Actor(actor) => {
                         let subgraph = crate::graph::SubgraphNode {
                             actor,
                             input: None,
@@ -289,7 +298,12 @@ impl<'c> Compiler<'c> {
     }
 
     /// A graph of one node.
-    fn single(&self, fields: &Fields<'c>, id: &str, kind: NodeKind) -> Result<Graph, Complaint> {
+    fn single(
+        &self,
+        fields: &Fields<'c>,
+        id: &str,
+        kind: NodeKind,
+    ) -> Result<Graph, DefinitionFault> {
         Ok(Graph {
             nodes: vec![Node {
                 id: id.into(),
@@ -307,13 +321,16 @@ impl<'c> Compiler<'c> {
     }
 
     /// The actor of a name: one of this file, or one from elsewhere.
-    fn refer(&self, name: &At<String>, trail: &Trail<'_>) -> Result<Found, Complaint> {
+    fn resolve_actor(
+        &self,
+        name: &At<String>,
+        trail: &Trail<'_>,
+    ) -> Result<Reference, DefinitionFault> {
         let key = name.value.as_str();
         if let Some(found) = self.found.borrow().get(key) {
             return Ok(found.clone());
         }
-        let objected =
-            |why: String| Complaint::rule(name.place, why, "let one of them do without the other");
+        let objected = |why: String| broken_rule(name.place, why, "remove one of the references");
         let found = if let Some(local) = self.local.get(key) {
             if let Some(why) = trail.objection(&self.name, key) {
                 return Err(objected(why));
@@ -328,7 +345,7 @@ impl<'c> Compiler<'c> {
                 .resolver
                 .actor(key, trail)
                 .map_err(|unresolved| self.unresolved(name, unresolved))?;
-            agent_inside(&actor).map_or(Found::Actor(actor), Found::Agent)
+            agent_inside(&actor).map_or(Reference::Actor(actor), Reference::Agent)
         };
         self.found
             .borrow_mut()
@@ -336,14 +353,18 @@ impl<'c> Compiler<'c> {
         Ok(found)
     }
 
-    fn local_found(&self, local: &Local<'c>, trail: &Trail<'_>) -> Result<Found, Complaint> {
+    fn local_found(
+        &self,
+        local: &Local<'c>,
+        trail: &Trail<'_>,
+    ) -> Result<Reference, DefinitionFault> {
         let id = &local.name.value;
         if local.kind == ActorKind::Llm {
             agent::refuse_other_fields(&local.fields, local.kind)?;
             return self.agent_of(&local.fields, trail, id);
         }
         let graph = self.body(&local.fields, local.kind, trail, id)?;
-        Ok(Found::Actor(Arc::new(Actor {
+        Ok(Reference::Actor(Arc::new(Actor {
             name: format!("{}:{id}", self.name),
             kind: local.kind,
             description: local
@@ -355,7 +376,7 @@ impl<'c> Compiler<'c> {
             role: None,
             is_unsafe: false,
             graph,
-            // A part of the file sees what the whole sees.
+            // A part of the file sees the context of the whole file.
             context: self.context_of_file(),
             warnings: Vec::new(),
         })))
@@ -369,28 +390,33 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    fn unresolved(&self, name: &At<String>, unresolved: Unresolved) -> Complaint {
+    fn unresolved(&self, name: &At<String>, unresolved: ResolveError) -> DefinitionFault {
         match unresolved {
-            Unresolved::Missing(mut nearest) => {
+            ResolveError::Missing(mut nearest) => {
                 let here = self.local.keys().copied();
                 let best = cleveragents_domain::nearest::best(&name.value, here);
                 nearest.splice(0..0, best);
                 let fix = nearest.first().map_or_else(
-                    || "add it to `actors`, or register it with `agents actor add`".to_owned(),
-                    |nearest| format!("did you mean `{nearest}`?"),
+                    || {
+                        hint!(
+                            "add it to `actors`, or register it with {}",
+                            suggest::actor_add()
+                        )
+                    },
+                    |nearest| hint!("did you mean `{}`?", nearest),
                 );
-                let message = format!("there is no actor `{}`", name.value);
-                Complaint::rule(name.place, message, fix)
+                let message = format!("actor `{}` does not exist", name.value);
+                broken_rule(name.place, message, fix)
             }
-            Unresolved::Broken(why) => {
+            ResolveError::Broken(why) => {
                 let message = format!("the actor `{}` cannot be used: {why}", name.value);
-                Complaint::rule(name.place, message, "correct that actor first")
+                broken_rule(name.place, message, "correct that actor first")
             }
         }
     }
 
-    /// Says that a tool, skill or server of this name does not exist, if so.
-    fn require(&self, kind: Supply, name: &At<String>) -> Result<(), Complaint> {
+    /// Fails when a tool, skill or server of this name does not exist.
+    fn require(&self, kind: Supply, name: &At<String>) -> Result<(), DefinitionFault> {
         let key = (kind, name.value.clone());
         if self.supplies.borrow().contains(&key) {
             return Ok(());
@@ -402,22 +428,23 @@ impl<'c> Compiler<'c> {
             }
             Err(nearest) => {
                 let what = kind.as_str();
-                let message = format!("there is no {what} `{}`", name.value);
-                let fix = match (nearest.first(), kind) {
-                    (Some(nearest), _) => format!("did you mean `{nearest}`?"),
-                    (None, Supply::Tool) => "`agents tool list` shows those there are".to_owned(),
-                    (None, Supply::Skill) => "`agents skill list` shows those there are".to_owned(),
-                    (None, Supply::McpServer) => {
-                        "`agents mcp list` shows those there are".to_owned()
-                    }
+                let message = format!("{what} `{}` does not exist", name.value);
+                let list = match kind {
+                    Supply::Tool => suggest::tool_list(),
+                    Supply::Skill => suggest::skill_list(),
+                    Supply::McpServer => suggest::mcp_list(),
                 };
-                Err(Complaint::rule(name.place, message, fix))
+                let fix = nearest.first().map_or_else(
+                    || hint!("{} lists the existing ones", list),
+                    |nearest| hint!("did you mean `{}`?", nearest),
+                );
+                Err(broken_rule(name.place, message, fix))
             }
         }
     }
 
-    /// What the file as a whole says about models: it holds where nothing else is said.
-    fn defaults(&self, fields: &Fields<'c>) -> Result<Settings, Complaint> {
+    /// Model settings of the whole file; defaults for its actors.
+    fn defaults(&self, fields: &Fields<'c>) -> Result<Settings, DefinitionFault> {
         let of_graph = self.settings(fields)?;
         Ok(of_graph.or(self.settings(&self.top)?))
     }
@@ -439,8 +466,8 @@ const KINDS: &[(&str, ActorKind)] = &[
     ("a2a", ActorKind::A2a),
 ];
 
-/// What an actor is: what it says, or what its fields say.
-fn kind_of(fields: &Fields<'_>) -> Result<ActorKind, Complaint> {
+/// Kind of an actor: its `type`, or derived from its fields.
+fn kind_of(fields: &Fields<'_>) -> Result<ActorKind, DefinitionFault> {
     if let Some(kind) = fields.word("type", KINDS)? {
         return Ok(kind);
     }
@@ -461,25 +488,25 @@ fn is_route(top: &Fields<'_>, local: &Local<'_>) -> bool {
     routes.is_some_and(|routes| routes.iter().any(|(name, _)| name == local.name))
 }
 
-/// A route of the type `stream` is told apart before its fields are looked at.
-fn refuse_streams(route: &At<Tree>) -> Result<(), Complaint> {
+/// Rejects a route of the type `stream` before its fields are checked.
+fn refuse_streams(route: &At<Tree>) -> Result<(), DefinitionFault> {
     for (name, value) in map(route)? {
         if name.value == "type"
             && let Tree::Text(kind) = &value.value
             && kind == "stream"
         {
-            return Err(Complaint::rule(
+            return Err(broken_rule(
                 value.place,
                 "stream routes are not supported",
-                "write a graph: `nodes` with `next`, `parallel` for several things at a time",
+                "write a graph: `nodes` with `next`, and `parallel` for concurrent branches",
             ));
         }
     }
     Ok(())
 }
 
-/// The model of an actor that is nothing but one. One with values of its own for templates runs by
-/// itself, so that it sees them.
+/// The agent of an actor that consists only of one. An actor with its own template context runs on its own, so that it
+/// sees that context.
 fn agent_inside(actor: &Actor) -> Option<Arc<Agent>> {
     match (&actor.graph.nodes[..], actor.kind) {
         (

@@ -1,4 +1,4 @@
-//! One node: which kind it is, which fields it may have, and what it does.
+//! Compiles one node: its kind, its allowed fields, and its work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,27 @@ use super::function::function;
 use super::graph::Targets;
 use super::resolver::{Supply, Trail};
 use super::settings::Settings;
-use super::{Compiler, Found, OUTPUT};
+use super::{Compiler, OUTPUT, Reference};
 use crate::expression::Expression;
-use crate::file::{At, Complaint, Fields, NODE, TOOL_CALL, Tree, list, text, unexpected};
+use crate::file::{
+    At, Fields, NODE, TOOL_CALL, Tree, broken_rule, list, malformed, text, unexpected,
+};
 use crate::graph::{
     Actor, AgentNode, Argument, FunctionNode, MapNode, NodeKind, ParallelNode, SubgraphNode,
     ToolCall, ToolNode,
 };
+use cleveragents_domain::DefinitionFault;
 
-/// The longest that a node or a run may be given.
-pub(super) const LONGEST_SECONDS: f64 = 30.0 * 24.0 * 60.0 * 60.0;
+/// Maximum timeout of a node or a run.
+pub(super) const MAX_TIMEOUT_SECONDS: f64 = 30.0 * 24.0 * 60.0 * 60.0;
 
-/// How many items of a map are worked on at the same time when the file does not say.
-const USUAL_CONCURRENCY: usize = 4;
+/// Default number of map items processed concurrently.
+const DEFAULT_CONCURRENCY: usize = 4;
 
-/// The most things at the same time.
-const MOST_CONCURRENCY: u64 = 256;
+/// Maximum concurrency.
+const MAX_CONCURRENCY: u64 = 256;
 
-/// What a node does, before its fields are read.
+/// Kind of a node, before its fields are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Agent,
@@ -54,8 +57,8 @@ const KINDS: &[(&str, Kind)] = &[
     ("parallel", Kind::Parallel),
 ];
 
-/// Fields that tell the kind of a node that has no `type`.
-const TELLING: &[(&str, Kind)] = &[
+/// Fields that determine the kind of a node without `type`.
+const KIND_BY_FIELD: &[(&str, Kind)] = &[
     ("parallel", Kind::Parallel),
     ("over", Kind::Map),
     ("rules", Kind::Router),
@@ -72,7 +75,7 @@ const TELLING: &[(&str, Kind)] = &[
 ];
 
 impl Kind {
-    /// As files call it.
+    /// Name in files.
     const fn word(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -86,18 +89,18 @@ impl Kind {
         }
     }
 
-    /// What a node says it is, or what its fields say.
-    pub(super) fn of(fields: &Fields<'_>) -> Result<Self, Complaint> {
-        let told = || {
-            let found = TELLING
+    /// Kind of a node: its `type`, or derived from its fields.
+    pub(super) fn from_fields(fields: &Fields<'_>) -> Result<Self, DefinitionFault> {
+        let derived = || {
+            let found = KIND_BY_FIELD
                 .iter()
                 .find(|(field, _)| fields.get(field).is_some());
             found.map(|(_, kind)| *kind)
         };
-        let Some(kind) = fields.word("type", KINDS)?.or_else(told) else {
-            let message = "nothing says what the node does";
-            let fix = "add `type: agent`, or a field that tells, such as `prompt: …`";
-            return Err(Complaint::rule(fields.place, message, fix));
+        let Some(kind) = fields.word("type", KINDS)?.or_else(derived) else {
+            let message = "the node has no `type`, and its fields do not determine one";
+            let fix = "add `type: agent`, or a field such as `prompt: …`";
+            return Err(broken_rule(fields.place, message, fix));
         };
         for (field, written) in fields.written() {
             if !kind.has(field) {
@@ -106,8 +109,8 @@ impl Kind {
                     written.value,
                     kind.word()
                 );
-                let fix = "leave it out, or write another `type`";
-                return Err(Complaint::rule(written.place, message, fix));
+                let fix = "remove it, or change `type`";
+                return Err(broken_rule(written.place, message, fix));
             }
         }
         Ok(kind)
@@ -151,7 +154,7 @@ impl Kind {
     }
 }
 
-/// What is around a node.
+/// Surroundings of a node.
 pub(super) struct Around<'a> {
     pub(super) targets: &'a Targets<'a>,
     pub(super) defaults: &'a Settings,
@@ -159,14 +162,14 @@ pub(super) struct Around<'a> {
 }
 
 impl<'c> Compiler<'c> {
-    /// What a node does.
+    /// Compiles the work of a node.
     pub(super) fn node(
         &self,
         id: &str,
         kind: Kind,
         fields: &Fields<'c>,
         around: &Around<'_>,
-    ) -> Result<NodeKind, Complaint> {
+    ) -> Result<NodeKind, DefinitionFault> {
         Ok(match kind {
             Kind::Agent => self.agent_node(id, fields, around)?,
             Kind::Tool => NodeKind::Tool(ToolNode {
@@ -180,12 +183,12 @@ impl<'c> Compiler<'c> {
                     Some(name) => name,
                     None => text(fields.needed("actor", "a subgraph").map_err(|_| {
                         let message = "the subgraph names no actor";
-                        Complaint::malformed(fields.place, message, "add `actor_ref: …`")
+                        malformed(fields.place, message, "add `actor_ref: …`")
                     })?)?,
                 };
-                let actor = match self.refer(&name, around.trail)? {
-                    Found::Actor(actor) => actor,
-                    Found::Agent(agent) => self.alone(&name, agent),
+                let actor = match self.resolve_actor(&name, around.trail)? {
+                    Reference::Actor(actor) => actor,
+                    Reference::Agent(agent) => self.alone(&name, agent),
                 };
                 NodeKind::Subgraph(subgraph(actor, fields)?)
             }
@@ -200,14 +203,14 @@ impl<'c> Compiler<'c> {
         id: &str,
         fields: &Fields<'c>,
         around: &Around<'_>,
-    ) -> Result<NodeKind, Complaint> {
+    ) -> Result<NodeKind, DefinitionFault> {
         match self.agent_in(fields, around.defaults, around.trail, id)? {
-            Found::Agent(agent) => Ok(NodeKind::Agent(AgentNode {
+            Reference::Agent(agent) => Ok(NodeKind::Agent(AgentNode {
                 agent,
                 prompt: template_in(fields, "prompt")?,
                 output: output(fields)?,
             })),
-            Found::Actor(actor) => Ok(NodeKind::Subgraph(subgraph(actor, fields)?)),
+            Reference::Actor(actor) => Ok(NodeKind::Subgraph(subgraph(actor, fields)?)),
         }
     }
 
@@ -232,7 +235,7 @@ impl<'c> Compiler<'c> {
     }
 
     /// The calls of a tool node or actor.
-    pub(super) fn tool_calls(&self, fields: &Fields<'c>) -> Result<Vec<ToolCall>, Complaint> {
+    pub(super) fn tool_calls(&self, fields: &Fields<'c>) -> Result<Vec<ToolCall>, DefinitionFault> {
         let shared = fields.get("arguments").or_else(|| fields.get("input"));
         let shared = match shared {
             None => Argument::Plain(serde_json::json!({})),
@@ -259,8 +262,11 @@ impl<'c> Compiler<'c> {
                 _ => (text(item)?, shared.clone()),
             };
             if name.value.contains('*') {
-                let message = format!("`{}` is a pattern, and one tool is called", name.value);
-                return Err(Complaint::rule(name.place, message, "name the tool"));
+                let message = format!(
+                    "`{}` is a pattern, but a tool node calls one tool",
+                    name.value
+                );
+                return Err(broken_rule(name.place, message, "name the tool"));
             }
             self.require(Supply::Tool, &name)?;
             calls.push(ToolCall {
@@ -269,8 +275,8 @@ impl<'c> Compiler<'c> {
             });
         }
         if calls.is_empty() {
-            let message = "no tool is called";
-            return Err(Complaint::rule(tree.place, message, "add `tool: NAME`"));
+            let message = "the list of tools is empty";
+            return Err(broken_rule(tree.place, message, "add `tool: NAME`"));
         }
         Ok(calls)
     }
@@ -280,7 +286,7 @@ impl<'c> Compiler<'c> {
         id: &str,
         fields: &Fields<'c>,
         around: &Around<'_>,
-    ) -> Result<MapNode, Complaint> {
+    ) -> Result<MapNode, DefinitionFault> {
         let over: Expression = expression(&text(fields.needed("over", "a map")?)?)?;
         let item = match fields.text("item")? {
             None => "item".to_owned(),
@@ -290,8 +296,8 @@ impl<'c> Compiler<'c> {
         let each = match &each.value {
             Tree::Text(name) => {
                 let name = At::new(name.clone(), each.place);
-                match self.refer(&name, around.trail)? {
-                    Found::Actor(actor) => NodeKind::Subgraph(SubgraphNode {
+                match self.resolve_actor(&name, around.trail)? {
+                    Reference::Actor(actor) => NodeKind::Subgraph(SubgraphNode {
                         actor,
                         input: None,
                         output: Some(vec![(
@@ -299,7 +305,7 @@ impl<'c> Compiler<'c> {
                             Argument::Value(expression(&At::new(OUTPUT.to_owned(), name.place))?),
                         )]),
                     }),
-                    Found::Agent(agent) => NodeKind::Agent(AgentNode {
+                    Reference::Agent(agent) => NodeKind::Agent(AgentNode {
                         agent,
                         prompt: Some(template(&At::new(format!("{{{{ {item} }}}}"), name.place))?),
                         output: OUTPUT.to_owned(),
@@ -308,20 +314,20 @@ impl<'c> Compiler<'c> {
             }
             Tree::Map(_) => {
                 let inner = self.open(each, &NODE)?;
-                let kind = Kind::of(&inner)?;
+                let kind = Kind::from_fields(&inner)?;
                 if !matches!(
                     kind,
                     Kind::Agent | Kind::Tool | Kind::Function | Kind::Subgraph
                 ) {
-                    let message = format!("a map cannot do a `{}` for each item", kind.word());
+                    let message = format!("a map cannot run a `{}` for each item", kind.word());
                     let fix = "use an agent, a tool, a function or a subgraph";
-                    return Err(Complaint::rule(each.place, message, fix));
+                    return Err(broken_rule(each.place, message, fix));
                 }
                 for field in ["next", "exit", "on_error", "retries", "timeout_seconds"] {
                     if inner.get(field).is_some() {
                         let message = format!("`{field}` belongs to the map, not to its items");
                         let place = inner.place_of(field);
-                        return Err(Complaint::rule(place, message, "move it up"));
+                        return Err(broken_rule(place, message, "move it up"));
                     }
                 }
                 self.node(id, kind, &inner, around)?
@@ -332,47 +338,50 @@ impl<'c> Compiler<'c> {
             over,
             item,
             each: Box::new(each),
-            concurrency: concurrency(fields)?.unwrap_or(USUAL_CONCURRENCY),
+            concurrency: concurrency(fields)?.unwrap_or(DEFAULT_CONCURRENCY),
             output: output(fields)?,
             keeps_failures: fields.flag("keep_failures")?.unwrap_or(false),
         })
     }
 }
 
-/// The key that gets the answer.
-fn output(fields: &Fields<'_>) -> Result<String, Complaint> {
+/// The state key for the answer.
+fn output(fields: &Fields<'_>) -> Result<String, DefinitionFault> {
     fields
         .text("output")?
         .map_or_else(|| Ok(OUTPUT.to_owned()), key)
 }
 
-fn concurrency(fields: &Fields<'_>) -> Result<Option<usize>, Complaint> {
+fn concurrency(fields: &Fields<'_>) -> Result<Option<usize>, DefinitionFault> {
     let Some(count) = fields.count("concurrency")? else {
         return Ok(None);
     };
-    if !(1..=MOST_CONCURRENCY).contains(&count.value) {
-        let message = format!("{} things at the same time are not possible", count.value);
-        let fix = format!("write a number from 1 to {MOST_CONCURRENCY}");
-        return Err(Complaint::rule(count.place, message, fix));
+    if !(1..=MAX_CONCURRENCY).contains(&count.value) {
+        let message = format!("a concurrency of {} is out of range", count.value);
+        let fix = format!("write a number from 1 to {MAX_CONCURRENCY}");
+        return Err(broken_rule(count.place, message, fix));
     }
     Ok(usize::try_from(count.value).ok())
 }
 
 /// A time in seconds.
-pub(super) fn seconds(fields: &Fields<'_>, name: &str) -> Result<Option<Duration>, Complaint> {
+pub(super) fn seconds(
+    fields: &Fields<'_>,
+    name: &str,
+) -> Result<Option<Duration>, DefinitionFault> {
     let Some(seconds) = fields.number(name)? else {
         return Ok(None);
     };
-    if !(seconds.value > 0.0 && seconds.value <= LONGEST_SECONDS) {
-        let message = format!("a timeout of {} seconds is not possible", seconds.value);
-        let fix = "write a number of seconds above 0 and up to 30 days";
-        return Err(Complaint::rule(seconds.place, message, fix));
+    if !(seconds.value > 0.0 && seconds.value <= MAX_TIMEOUT_SECONDS) {
+        let message = format!("a timeout of {} seconds is out of range", seconds.value);
+        let fix = "write a number of seconds greater than 0 and at most 2592000 (30 days)";
+        return Err(broken_rule(seconds.place, message, fix));
     }
     Ok(Some(Duration::from_secs_f64(seconds.value)))
 }
 
-/// Keys here and values there. A bare word is a key there: nobody takes the same text every time.
-fn outputs(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
+/// Outputs of a subgraph: outer keys with inner values. A bare word is a key of the inner state, not a constant.
+fn outputs(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, DefinitionFault> {
     crate::file::map(tree)?
         .iter()
         .map(|(name, value)| {
@@ -387,8 +396,8 @@ fn outputs(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, Complaint> {
         .collect()
 }
 
-/// What is done at the same time.
-fn parallel(fields: &Fields<'_>, targets: &Targets<'_>) -> Result<ParallelNode, Complaint> {
+/// Compiles a parallel node.
+fn parallel(fields: &Fields<'_>, targets: &Targets<'_>) -> Result<ParallelNode, DefinitionFault> {
     let tree = fields.needed("parallel", "a parallel node")?;
     let names = list(tree)?
         .iter()
@@ -399,31 +408,27 @@ fn parallel(fields: &Fields<'_>, targets: &Targets<'_>) -> Result<ParallelNode, 
         let branch = targets.find(name)?;
         if branches.contains(&branch) {
             let message = format!("the branch `{}` is named twice", name.value);
-            return Err(Complaint::rule(
-                name.place,
-                message,
-                "leave one of them out",
-            ));
+            return Err(broken_rule(name.place, message, "leave one of them out"));
         }
         branches.push(branch);
     }
     if branches.is_empty() {
-        let message = "nothing is done in parallel";
-        return Err(Complaint::rule(
+        let message = "the list of parallel branches is empty";
+        return Err(broken_rule(
             tree.place,
             message,
-            "name the nodes that begin",
+            "name the first node of each branch",
         ));
     }
     let join = fields.needed("join", "a parallel node").map_err(|_| {
-        let message = "nothing says where the branches meet";
-        Complaint::rule(fields.place, message, "add `join: NODE`")
+        let message = "the parallel node has no `join`";
+        broken_rule(fields.place, message, "add `join: NODE`")
     })?;
     let join = text(join)?;
     let target = targets.find(&join)?;
     if branches.contains(&target) {
         let message = format!("`{}` cannot be a branch and the join", join.value);
-        return Err(Complaint::rule(join.place, message, "name another node"));
+        return Err(broken_rule(join.place, message, "name another node"));
     }
     Ok(ParallelNode {
         concurrency: concurrency(fields)?.unwrap_or(branches.len()),
@@ -432,8 +437,8 @@ fn parallel(fields: &Fields<'_>, targets: &Targets<'_>) -> Result<ParallelNode, 
     })
 }
 
-/// An actor that runs inside, with what goes in and comes out.
-fn subgraph(actor: Arc<Actor>, fields: &Fields<'_>) -> Result<SubgraphNode, Complaint> {
+/// Compiles a subgraph node: the actor, its input and its output.
+fn subgraph(actor: Arc<Actor>, fields: &Fields<'_>) -> Result<SubgraphNode, DefinitionFault> {
     let mut input = match fields.get("input") {
         None => None,
         Some(tree) if matches!(tree.value, Tree::Map(_)) => Some(updates(tree)?),
@@ -460,8 +465,8 @@ fn subgraph(actor: Arc<Actor>, fields: &Fields<'_>) -> Result<SubgraphNode, Comp
     })
 }
 
-/// What is computed.
-fn function_node(fields: &Fields<'_>) -> Result<FunctionNode, Complaint> {
+/// Compiles a function node.
+fn function_node(fields: &Fields<'_>) -> Result<FunctionNode, DefinitionFault> {
     let mut set = match fields.get("set") {
         None => Vec::new(),
         Some(tree) => updates(tree)?,
@@ -473,7 +478,7 @@ fn function_node(fields: &Fields<'_>) -> Result<FunctionNode, Complaint> {
     if set.is_empty() {
         let message = "the function node does nothing";
         let fix = "add `set: {key: value}`, or `function: …`";
-        return Err(Complaint::rule(fields.place, message, fix));
+        return Err(broken_rule(fields.place, message, fix));
     }
     Ok(FunctionNode { set })
 }

@@ -1,29 +1,31 @@
-//! Agents on other machines: what the file of an actor of the type `a2a` says.
+//! Remote agents: the fields of an actor of the type `a2a`.
 
-use cleveragents_domain::{AGENT_TOKEN_PREFIX, RemoteAgent, is_agent_token_variable};
+use cleveragents_domain::{
+    AGENT_TOKEN_PREFIX, DefinitionFault, RemoteAgent, is_agent_token_variable,
+};
 
 use super::node::seconds;
 use super::settings::Settings;
-use crate::file::{Complaint, Fields};
+use crate::file::{Fields, broken_rule};
 use crate::graph::Agent;
 
-/// The tool that asks people what the agent asks.
+/// The tool that passes the agent's questions to the user.
 const ASK_USER: &str = "builtin/ask-user";
 
-/// The fields that say something about an agent on another machine.
+/// Fields that configure a remote agent.
 const OWN: &[&str] = &["url", "token_env", "timeout_seconds"];
 
-/// Whether a field says something about an agent on another machine.
+/// Whether a field configures a remote agent.
 pub(super) fn is_about_agents(field: &str) -> bool {
     OWN.contains(&field)
 }
 
 /// The agent that an actor's fields describe.
-pub(super) fn agent(fields: &Fields<'_>, name: &str) -> Result<Agent, Complaint> {
+pub(super) fn agent(fields: &Fields<'_>, name: &str) -> Result<Agent, DefinitionFault> {
     let Some(url) = fields.text("url")? else {
-        let message = "an actor of the type `a2a` says where its agent is";
+        let message = "an actor of the type `a2a` requires `url`";
         let fix = "add `url: https://…`, the address of the agent or of its card";
-        return Err(Complaint::rule(fields.place, message, fix));
+        return Err(broken_rule(fields.place, message, fix));
     };
     let is_web = ["https://", "http://"].iter().any(|scheme| {
         url.value
@@ -31,26 +33,26 @@ pub(super) fn agent(fields: &Fields<'_>, name: &str) -> Result<Agent, Complaint>
             .is_some_and(|rest| !rest.is_empty())
     });
     if !is_web || url.value.contains(char::is_whitespace) {
-        let message = "this is not the address of an agent";
-        let fix = "write a URL that begins with `https://`";
-        return Err(Complaint::rule(url.place, message, fix));
+        let message = "this is not a valid URL of an agent";
+        let fix = "write a URL that starts with `https://`";
+        return Err(broken_rule(url.place, message, fix));
     }
     let host = url.value.split("//").nth(1).unwrap_or_default();
     let host = host.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('@') {
-        let message = "the address holds a user name or a password";
-        let fix = "leave it out, and name the variable that holds the token with `token_env`";
-        return Err(Complaint::rule(url.place, message, fix));
+        let message = "the URL contains a user name or a password";
+        let fix = "remove it, and name the variable that contains the token with `token_env`";
+        return Err(broken_rule(url.place, message, fix));
     }
     let token = fields.text("token_env")?;
     if let Some(token) = &token
         && !is_agent_token_variable(&token.value)
     {
         let message = format!(
-            "`token_env` names a variable that begins with `{AGENT_TOKEN_PREFIX}`: others are not sent to agents"
+            "`token_env` must start with `{AGENT_TOKEN_PREFIX}`: other variables are not sent to agents"
         );
         let fix = format!("put the token into a variable such as `{AGENT_TOKEN_PREFIX}TOKEN`");
-        return Err(Complaint::rule(token.place, message, fix));
+        return Err(broken_rule(token.place, message, fix));
     }
     let remote = RemoteAgent {
         url: url.value,

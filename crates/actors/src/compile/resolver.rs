@@ -1,5 +1,5 @@
-//! [`Resolver`]: what compiling needs to know of the world beyond the file, and [`Trail`]: which actors
-//! are being compiled right now, so that none comes to contain itself.
+//! [`Resolver`]: looks up what a file refers to, and [`Trail`]: the actors that are currently being compiled, so that
+//! none contains itself.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use cleveragents_domain::ActorName;
 
 use crate::graph::Actor;
 
-/// How deep actors may stand in each other.
-const DEEPEST: usize = 64;
+/// Maximum nesting of actors.
+const MAX_DEPTH: usize = 64;
 
-/// Tells what the file refers to.
+/// Looks up what a file refers to.
 pub trait Resolver {
-    /// Another actor, or a model by the name `provider/model`. An actor that has a file is compiled
-    /// with [`compile_within`](super::compile_within) and this trail.
-    fn actor(&self, name: &str, trail: &Trail<'_>) -> Result<Arc<Actor>, Unresolved>;
+    /// Returns another actor, or a model by the name `provider/model`. An actor that has a file is compiled with
+    /// [`compile_within`](super::compile_within) and this trail.
+    fn actor(&self, name: &str, trail: &Trail<'_>) -> Result<Arc<Actor>, ResolveError>;
 
-    /// Whether there is a tool (or a tool that fits a pattern), a skill or a server of this name; the
-    /// names that are like it when there is none.
+    /// Checks whether a tool (or a tool that matches a pattern), a skill or a server of this name exists; returns
+    /// similar names when it does not.
     fn find(&self, kind: Supply, name: &str) -> Result<(), Vec<String>>;
 }
 
-/// Where tools come from.
+/// Source of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Supply {
     /// A tool, or a pattern of tools.
@@ -33,7 +33,7 @@ pub enum Supply {
 }
 
 impl Supply {
-    /// What people call it.
+    /// Display name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -43,26 +43,26 @@ impl Supply {
     }
 }
 
-/// Why there is no actor.
+/// An actor cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unresolved {
-    /// Nobody has this name; these are like it.
+pub enum ResolveError {
+    /// It does not exist; these names are similar.
     Missing(Vec<String>),
-    /// There is one, and something is wrong with it.
+    /// It exists, but is invalid.
     Broken(String),
 }
 
 /// The actors that are being compiled, the outermost last.
 #[derive(Debug, Clone, Copy)]
 pub struct Trail<'t> {
-    /// The file that an actor without a name of its own belongs to.
+    /// The file that an unnamed actor belongs to.
     owner: &'t str,
     name: &'t str,
     before: Option<&'t Self>,
 }
 
 impl<'t> Trail<'t> {
-    /// The trail that begins with an actor.
+    /// A trail that starts with an actor.
     pub(crate) const fn begin(name: &'t str) -> Self {
         Self {
             owner: "",
@@ -71,7 +71,7 @@ impl<'t> Trail<'t> {
         }
     }
 
-    /// The trail one step deeper.
+    /// The trail one level deeper.
     pub(crate) const fn then<'n>(&'n self, owner: &'n str, name: &'n str) -> Trail<'n>
     where
         't: 'n,
@@ -83,7 +83,7 @@ impl<'t> Trail<'t> {
         }
     }
 
-    /// What the innermost actor is called: with that of its file before it when it is a part of one.
+    /// Name of the innermost actor, prefixed with that of its file when it is a part of one.
     pub(crate) fn name(&self) -> String {
         match self.owner {
             "" => self.name.to_owned(),
@@ -95,7 +95,7 @@ impl<'t> Trail<'t> {
         std::iter::successors(Some(self), |step| step.before)
     }
 
-    /// Why the trail cannot go on with an actor: the circle that it would close, or its depth.
+    /// Reason why an actor cannot be added to the trail: the cycle it would create, or the depth.
     pub(crate) fn objection(&self, owner: &str, name: &str) -> Option<String> {
         let closes = |step: &&Self| step.owner == owner && step.name == name;
         if self.steps().any(|step| closes(&step)) {
@@ -109,12 +109,12 @@ impl<'t> Trail<'t> {
             circle.reverse();
             return Some(format!("actors contain each other: {}", circle.join(" → ")));
         }
-        (self.steps().count() >= DEEPEST)
-            .then(|| format!("actors stand in each other more than {DEEPEST} deep"))
+        (self.steps().count() >= MAX_DEPTH)
+            .then(|| format!("actors are nested more than {MAX_DEPTH} levels deep"))
     }
 }
 
-/// The one form of a name: with its namespace, in lower case.
+/// Canonical form of a name: with its namespace, in lower case.
 pub(crate) fn canonical(name: &str) -> String {
     name.parse::<ActorName>()
         .map_or_else(|_| name.to_owned(), |name| name.to_string())

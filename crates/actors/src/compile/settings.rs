@@ -1,5 +1,6 @@
-//! [`Settings`]: what one place of a file says about a model.
+//! [`Settings`]: the model settings at one place of a file.
 
+use cleveragents_domain::DefinitionFault;
 use jsonschema::PatternOptions;
 use serde_json::{Map, Value};
 
@@ -8,11 +9,11 @@ use super::argument::template_in;
 use super::resolver::Supply;
 use crate::expression::Template;
 use crate::file::{
-    At, Complaint, Fields, MEMORY, TOOL_CALL, TOOL_SOURCE, Tree, list, map, text, unexpected,
+    At, Fields, MEMORY, TOOL_CALL, TOOL_SOURCE, Tree, broken_rule, list, map, text, unexpected,
 };
 use crate::graph::{Agent, Memory, ResponseFormat};
 
-/// What is said about a model in one place; nothing where nothing is said.
+/// Model settings at one place; `None` where nothing is set.
 #[derive(Default, Clone)]
 pub(super) struct Settings {
     pub(super) model: Option<String>,
@@ -30,11 +31,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// These, and what only the others say.
+    /// Fills missing settings from `others`.
     pub(super) fn or(self, others: Self) -> Self {
         let mut options = others.options;
         options.extend(self.options);
-        // Who names tools anywhere means all of them.
+        // A place that names any tools replaces all of them.
         let names_tools =
             self.tools.is_some() || self.skills.is_some() || self.mcp_servers.is_some();
         let (tools, skills, mcp_servers) = if names_tools {
@@ -58,7 +59,7 @@ impl Settings {
         }
     }
 
-    /// Nothing but a model.
+    /// Settings with only a model.
     pub(super) fn only_model(model: Option<String>) -> Self {
         Self {
             model,
@@ -66,8 +67,8 @@ impl Settings {
         }
     }
 
-    /// Those of an agent that is known already.
-    pub(super) fn of(agent: &Agent) -> Self {
+    /// Settings of a compiled agent.
+    pub(super) fn from_agent(agent: &Agent) -> Self {
         let some = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
         Self {
             model: agent.model.clone(),
@@ -124,8 +125,8 @@ impl Settings {
     }
 }
 impl<'c> Compiler<'c> {
-    /// What the fields of an actor, a node or a graph say about a model.
-    pub(super) fn settings(&self, fields: &Fields<'c>) -> Result<Settings, Complaint> {
+    /// Reads the model settings of an actor, a node or a graph.
+    pub(super) fn settings(&self, fields: &Fields<'c>) -> Result<Settings, DefinitionFault> {
         let mut settings = Settings {
             model: model(fields)?,
             system_prompt: template_in(fields, "system_prompt")?,
@@ -157,7 +158,11 @@ impl<'c> Compiler<'c> {
     }
 
     /// Tools, skills and servers; each must exist.
-    fn supplies(&self, fields: &Fields<'c>, settings: &mut Settings) -> Result<(), Complaint> {
+    fn supplies(
+        &self,
+        fields: &Fields<'c>,
+        settings: &mut Settings,
+    ) -> Result<(), DefinitionFault> {
         let mut given: Vec<(Supply, At<String>)> = Vec::new();
         match fields.get("tools") {
             Some(tree) if matches!(tree.value, Tree::List(_)) => {
@@ -211,7 +216,7 @@ impl<'c> Compiler<'c> {
         Ok(())
     }
 
-    fn memory(&self, fields: &Fields<'c>) -> Result<Option<Memory>, Complaint> {
+    fn memory(&self, fields: &Fields<'c>) -> Result<Option<Memory>, DefinitionFault> {
         let Some(tree) = fields.get("memory") else {
             return Ok(None);
         };
@@ -243,7 +248,7 @@ const SOURCES: &[(&str, Source)] = &[
     ("builtin", Source::Builtin),
 ];
 
-/// The views of a project's context, with the names that they had.
+/// Views of a project's context, with their legacy names.
 const VIEWS: &[(&str, &str)] = &[
     ("strategize", "strategize"),
     ("execute", "execute"),
@@ -255,15 +260,15 @@ const VIEWS: &[(&str, &str)] = &[
     ("full", "default"),
 ];
 
-/// The model as `provider/model`. A provider that is named wins over the one in the model's name.
-pub(super) fn model(fields: &Fields<'_>) -> Result<Option<String>, Complaint> {
+/// The model as `provider/model`. `provider` overrides the provider in the model's name.
+pub(super) fn model(fields: &Fields<'_>) -> Result<Option<String>, DefinitionFault> {
     let provider = fields.text("provider")?;
     let Some(model) = fields.text("model")? else {
         return match provider {
             None => Ok(None),
             Some(provider) => {
-                let message = format!("`{}` has many models, and none is named", provider.value);
-                Err(Complaint::rule(provider.place, message, "add `model: …`"))
+                let message = format!("`provider: {}` requires a `model`", provider.value);
+                Err(broken_rule(provider.place, message, "add `model: …`"))
             }
         };
     };
@@ -285,14 +290,14 @@ pub(super) fn model(fields: &Fields<'_>) -> Result<Option<String>, Complaint> {
             Ok(Some(model.value))
         }
         None => {
-            let message = format!("nobody knows whose model `{}` is", model.value);
+            let message = format!("the provider of the model `{}` is unknown", model.value);
             let fix = format!("write `provider/{}`, or add `provider: …`", model.value);
-            Err(Complaint::rule(model.place, message, fix))
+            Err(broken_rule(model.place, message, fix))
         }
     }
 }
 
-fn temperature(fields: &Fields<'_>) -> Result<Option<f64>, Complaint> {
+fn temperature(fields: &Fields<'_>) -> Result<Option<f64>, DefinitionFault> {
     fields
         .number("temperature")?
         .as_ref()
@@ -300,41 +305,41 @@ fn temperature(fields: &Fields<'_>) -> Result<Option<f64>, Complaint> {
         .transpose()
 }
 
-fn possible_temperature(temperature: &At<f64>) -> Result<f64, Complaint> {
+fn possible_temperature(temperature: &At<f64>) -> Result<f64, DefinitionFault> {
     if !(0.0..=2.0).contains(&temperature.value) {
-        let message = format!("a temperature of {} is not possible", temperature.value);
+        let message = format!("a temperature of {} is out of range", temperature.value);
         let fix = "write a number from 0 to 2";
-        return Err(Complaint::rule(temperature.place, message, fix));
+        return Err(broken_rule(temperature.place, message, fix));
     }
     Ok(temperature.value)
 }
 
-fn tokens(count: &At<u64>) -> Result<u32, Complaint> {
+fn tokens(count: &At<u64>) -> Result<u32, DefinitionFault> {
     u32::try_from(count.value)
         .ok()
         .filter(|tokens| *tokens > 0)
         .ok_or_else(|| {
-            let message = format!("an answer of {} tokens is not possible", count.value);
-            Complaint::rule(count.place, message, "write how many tokens, at least 1")
+            let message = format!("an answer of {} tokens is out of range", count.value);
+            broken_rule(count.place, message, "write a number of tokens, at least 1")
         })
 }
 
-/// Options that have a field of their own are taken as if they stood there; keys are refused.
-fn read_options(tree: &At<Tree>, settings: &mut Settings) -> Result<(), Complaint> {
+/// Options that have their own field are treated like that field; API keys are refused.
+fn read_options(tree: &At<Tree>, settings: &mut Settings) -> Result<(), DefinitionFault> {
     for (name, value) in map(tree)? {
         let word = name.value.to_lowercase();
         if word.contains("api_key") || word.contains("secret") || word.contains("password") {
-            return Err(Complaint::rule(
+            return Err(broken_rule(
                 name.place,
                 format!("`{}` does not belong in a file", name.value),
-                "leave it out: keys come from the environment or the keyring (docs/models.md)",
+                "remove it: keys come from the environment or the keyring (docs/reference/models.md)",
             ));
         }
         if word.ends_with("api_base") || word == "base_url" {
-            return Err(Complaint::rule(
+            return Err(broken_rule(
                 name.place,
-                format!("`{}` cannot be said here", name.value),
-                "describe the provider in models.yaml (docs/models.md)",
+                format!("`{}` cannot be set here", name.value),
+                "define the provider in models.yaml (docs/reference/models.md)",
             ));
         }
         let number = match &value.value {
@@ -370,11 +375,11 @@ fn read_options(tree: &At<Tree>, settings: &mut Settings) -> Result<(), Complain
     Ok(())
 }
 
-/// A JSON schema, by itself or in the wrapper that providers use.
-fn response_format(tree: &At<Tree>) -> Result<(Option<String>, Value, bool), Complaint> {
+/// Reads a JSON schema, plain or in the wrapper that providers use.
+fn response_format(tree: &At<Tree>) -> Result<(Option<String>, Value, bool), DefinitionFault> {
     let wrong = |why: String| {
         let fix = "write a JSON schema: `{type: object, properties: {…}, required: […]}`";
-        Complaint::rule(tree.place, why, fix)
+        broken_rule(tree.place, why, fix)
     };
     map(tree)?;
     let given = tree.value.json();
@@ -389,13 +394,13 @@ fn response_format(tree: &At<Tree>) -> Result<(Option<String>, Value, bool), Com
             let strict = inner["strict"].as_bool().unwrap_or(true);
             if !inner["schema"].is_object() {
                 return Err(wrong(
-                    "a `json_schema` has its schema in `schema`".to_owned(),
+                    "a `json_schema` requires the field `schema`".to_owned(),
                 ));
             }
             (name, inner["schema"].clone(), strict)
         }
         _ => {
-            let why = "the type of a response format is `object` or `json_schema`";
+            let why = "the type of a response format must be `object` or `json_schema`";
             return Err(wrong(why.to_owned()));
         }
     };
@@ -403,6 +408,6 @@ fn response_format(tree: &At<Tree>) -> Result<(Option<String>, Value, bool), Com
         .offline()
         .with_pattern_options(PatternOptions::regex())
         .build(&schema)
-        .map_err(|error| wrong(format!("this is not a JSON schema: {error}")))?;
+        .map_err(|error| wrong(format!("this is not a valid JSON schema: {error}")))?;
     Ok((name, schema, strict))
 }

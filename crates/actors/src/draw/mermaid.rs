@@ -1,60 +1,81 @@
-//! A drawing as a Mermaid flowchart.
+//! Draws a diagram as a Mermaid flowchart.
 
 use std::fmt::Write as _;
 
-use super::{WayKind, about, shortened, title, ways};
-use crate::graph::{Actor, NodeKind};
+use super::diagram::{Arrangement, Diagram, EdgeStyle, NodeShape, shortened};
 
-/// The longest label.
-const LONGEST: usize = 80;
+/// Maximum length of a line, in characters.
+const MAX_LENGTH: usize = 80;
 
-/// Draws an actor as a Mermaid flowchart.
-pub fn mermaid(actor: &Actor) -> String {
-    let graph = &actor.graph;
-    let mut lines = String::from("flowchart TD\n");
+/// Draws a diagram as a Mermaid flowchart.
+pub fn mermaid(diagram: &Diagram) -> String {
+    let direction = match diagram.arrangement {
+        Arrangement::Layers => "TD",
+        Arrangement::Outline => "LR",
+    };
+    let mut out = format!("flowchart {direction}\n");
     // Writing to a string does not fail.
-    let _ = writeln!(
-        lines,
-        "    %% {}",
-        shortened(&title(actor), 200).replace('%', " ")
-    );
-    let _ = writeln!(lines, "    start([start]) --> n{}", graph.entry.0);
-    for (number, node) in graph.nodes.iter().enumerate() {
-        let (kind, detail) = about(graph, node);
-        let mut label = format!("{}<br/>{kind}", escaped(&node.id));
-        if !detail.is_empty() {
-            let _ = write!(label, ": {}", escaped(&shortened(&detail, LONGEST)));
-        }
-        let (open, close) = match &node.kind {
-            NodeKind::Conditional(_) | NodeKind::Router(_) => ("{\"", "\"}"),
-            NodeKind::Subgraph(_) => ("[[\"", "\"]]"),
-            NodeKind::Parallel(_) | NodeKind::Map(_) => ("{{\"", "\"}}"),
-            NodeKind::Tool(_) | NodeKind::Function(_) => ("[/\"", "\"/]"),
-            NodeKind::Agent(_) => ("(\"", "\")"),
+    if !diagram.title.is_empty() {
+        let title = shortened(&diagram.title, 200).replace('%', " ");
+        let _ = writeln!(out, "    %% {title}");
+    }
+    if let Some(entry) = diagram.entry {
+        let _ = writeln!(out, "    start([start]) --> n{entry}");
+    }
+    for (number, node) in diagram.nodes.iter().enumerate() {
+        let lines: Vec<String> = node
+            .lines
+            .iter()
+            .map(|line| escaped(&shortened(line, MAX_LENGTH)))
+            .collect();
+        let (open, close) = match node.shape {
+            NodeShape::Rectangle => ("[\"", "\"]"),
+            NodeShape::Rounded => ("(\"", "\")"),
+            NodeShape::Choice => ("{\"", "\"}"),
+            NodeShape::Nested => ("[[\"", "\"]]"),
+            NodeShape::Fork => ("{{\"", "\"}}"),
+            NodeShape::Slanted => ("[/\"", "\"/]"),
         };
-        let _ = writeln!(lines, "    n{number}{open}{label}{close}");
+        let class = match node.group {
+            _ if node.is_faded => ":::gone".to_owned(),
+            Some(group) => format!(":::{}", group.name),
+            None => String::new(),
+        };
+        let _ = writeln!(
+            out,
+            "    n{number}{open}{}{close}{class}",
+            lines.join("<br/>")
+        );
         if node.is_exit {
-            let _ = writeln!(lines, "    n{number} --> finish([end])");
+            let _ = writeln!(out, "    n{number} --> finish([end])");
         }
     }
-    for (number, node) in graph.nodes.iter().enumerate() {
-        for way in ways(node) {
-            let arrow = match way.kind {
-                WayKind::Plain | WayKind::Join => "-->",
-                WayKind::Branch => "==>",
-                WayKind::Failure => "-.->",
-            };
-            let label = way.label.map_or_else(String::new, |label| {
-                format!("|\"{}\"|", escaped(&shortened(&label, LONGEST)))
-            });
-            let _ = writeln!(lines, "    n{number} {arrow}{label} n{}", way.target.0);
-        }
+    for edge in &diagram.edges {
+        let arrow = match edge.style {
+            EdgeStyle::Plain => "-->",
+            EdgeStyle::Thick => "==>",
+            EdgeStyle::Dashed => "-.->",
+        };
+        let label = edge.label.as_ref().map_or_else(String::new, |label| {
+            format!("|\"{}\"|", escaped(&shortened(label, MAX_LENGTH)))
+        });
+        let _ = writeln!(out, "    n{} {arrow}{label} n{}", edge.from, edge.to);
     }
-    lines
+    for group in diagram.groups() {
+        let _ = writeln!(
+            out,
+            "    classDef {} stroke:{},stroke-width:2px",
+            group.name, group.color
+        );
+    }
+    if diagram.nodes.iter().any(|node| node.is_faded) {
+        out.push_str("    classDef gone stroke-dasharray:4 3,opacity:0.6\n");
+    }
+    out
 }
 
-/// A text inside the quotes of a label, where `#` begins a code.
-pub fn escaped(text: &str) -> String {
+/// Escapes a text for use inside the quotes of a label, where `#` starts a character code.
+fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

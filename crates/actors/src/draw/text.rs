@@ -1,13 +1,13 @@
-//! A drawing for terminals: a tree from the first node on. A node that was drawn already is named with
-//! an arrow, so loops and joins end there.
+//! Draws an actor for terminals: a tree from the entry node. A node that was already drawn is shown as an arrow with its
+//! name, so that loops and joins end there.
 
 use std::fmt::Write as _;
 
 use super::{Way, WayKind, about, shortened, title, ways};
 use crate::graph::{Actor, Graph, NodeIndex, NodeKind};
 
-/// The longest condition that is drawn.
-const LONGEST: usize = 60;
+/// Maximum length of a drawn condition.
+const MAX_LENGTH: usize = 60;
 
 /// Draws an actor for a terminal.
 pub fn text(actor: &Actor) -> String {
@@ -25,22 +25,22 @@ pub fn text(actor: &Actor) -> String {
 struct Drawing<'a> {
     graph: &'a Graph,
     seen: Vec<bool>,
-    /// Nodes that are drawn where branches join, wherever else they are come by.
+    /// Nodes that are drawn only where branches join, wherever else they occur.
     joins: Vec<bool>,
     lines: String,
 }
 
-/// A line that is still to be drawn, with what is beneath it.
+/// A line to draw, with its subtree.
 struct Pending {
     way: Way,
-    /// What stands before lines beneath the parent.
+    /// Prefix of the lines below the parent.
     prefix: String,
     is_last: bool,
     is_first: bool,
 }
 
 impl Drawing<'_> {
-    /// Not recursive: a chain of 10,000 nodes is as deep as it is long.
+    /// Iterative, because a chain of 10,000 nodes would overflow the stack.
     fn draw(&mut self) {
         let mut ahead = vec![Pending {
             way: Way {
@@ -82,7 +82,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// The ways from a node; after branches, the join, which is drawn last.
+    /// Edges of a node; after branches, the join, which is drawn last.
     fn below(&mut self, index: NodeIndex) -> Vec<Way> {
         let node = &self.graph.nodes[index.0 as usize];
         let mut below = ways(node);
@@ -108,7 +108,7 @@ impl Drawing<'_> {
         };
         let mut line = format!("{}{sign}", pending.prefix);
         if let Some(label) = &pending.way.label {
-            let label = shortened(label, LONGEST);
+            let label = shortened(label, MAX_LENGTH);
             // Writing to a string does not fail.
             let _ = match label.as_str() {
                 "then" | "else" | "on error" => write!(line, "{label}: "),
@@ -121,7 +121,7 @@ impl Drawing<'_> {
             let (kind, detail) = about(self.graph, node);
             let _ = write!(line, "{} ({kind}", node.id);
             if !detail.is_empty() {
-                let _ = write!(line, " {}", shortened(&detail, LONGEST));
+                let _ = write!(line, " {}", shortened(&detail, MAX_LENGTH));
             }
             line.push(')');
             if node.is_exit {

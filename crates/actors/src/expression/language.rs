@@ -1,35 +1,35 @@
-//! The language of expressions and templates: Jinja, without what has no end or no bound.
+//! The language of expressions and templates: Jinja without unbounded features.
 //!
-//! Steps are counted (`fuel`), texts and values that come out have a largest size, and filters whose
-//! answer can be much larger than what they are given are our own, with that bound. Nothing looks
-//! at files, the clock, the environment or at chance.
+//! Steps are counted (`fuel`), resulting texts and values have a maximum size, and filters whose result can be much
+//! larger than their input are replaced by bounded ones. Nothing accesses files, the clock, the environment or
+//! randomness.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value as Jinja};
 use serde_json::{Map, Number, Value};
 
-/// What one evaluation may take.
+/// Maximum number of steps of one evaluation.
 const FUEL: u64 = 100_000;
 
-/// The largest text, in bytes, that a filter or a template makes.
-pub(super) const LARGEST_TEXT: usize = 1 << 20;
+/// Maximum size of a text that a filter or a template creates, in bytes.
+pub(super) const MAX_TEXT_SIZE: usize = 1 << 20;
 
-/// How many values an answer may have in it.
-const MOST_PARTS: usize = 200_000;
+/// Maximum number of values in a result.
+const MAX_PARTS: usize = 200_000;
 
-/// How many bytes of text an answer may have in it.
-const MOST_BYTES: usize = 16 << 20;
+/// Maximum number of bytes of text in a result.
+const MAX_BYTES: usize = 16 << 20;
 
-/// How deep lists and maps may stand inside each other.
-const DEEPEST: usize = 100;
+/// Maximum nesting of lists and maps.
+const MAX_DEPTH: usize = 100;
 
-/// What expressions and templates are made with.
+/// Creates the environment for expressions and templates.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(64);
-    // These show the inside of the engine, or have no bound.
+    // These expose the engine's internals, or are unbounded.
     for name in ["debug", "namespace"] {
         environment.remove_global(name);
     }
@@ -40,7 +40,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment.add_filter("join", join);
     environment.add_filter("indent", indent);
     environment.add_filter("tojson", to_json_text);
-    // As people who know Python write it.
+    // Python spellings.
     environment.add_function("len", length);
     environment.add_test("None", |value: &Jinja| value.is_none());
     environment.add_test("True", |value: &Jinja| is_bool(value) && value.is_true());
@@ -57,9 +57,7 @@ fn wrong(detail: String) -> Error {
 }
 
 fn too_large() -> Error {
-    wrong(format!(
-        "the result would be larger than {LARGEST_TEXT} bytes"
-    ))
+    wrong(format!("the result would exceed {MAX_TEXT_SIZE} bytes"))
 }
 
 fn length(value: &Jinja) -> Result<usize, Error> {
@@ -78,7 +76,7 @@ fn replace(text: &str, from: &str, to: &str) -> Result<String, Error> {
         text.matches(from).count()
     };
     let size = places.saturating_mul(to.len()).saturating_add(text.len());
-    if size > LARGEST_TEXT {
+    if size > MAX_TEXT_SIZE {
         return Err(too_large());
     }
     Ok(text.replace(from, to))
@@ -94,14 +92,14 @@ fn join(list: &Jinja, between: Option<&str>) -> Result<String, Error> {
             Some(item) => text.push_str(item),
             None => text.push_str(&plain_text(&item)?),
         }
-        if text.len() > LARGEST_TEXT {
+        if text.len() > MAX_TEXT_SIZE {
             return Err(too_large());
         }
     }
     Ok(text)
 }
 
-/// A value as the engine writes it, after a look at how large it is.
+/// A value as the engine prints it, after checking its size.
 fn plain_text(value: &Jinja) -> Result<String, Error> {
     to_json(value).map_err(wrong)?;
     Ok(value.to_string())
@@ -114,7 +112,7 @@ fn indent(text: &str, width: Option<usize>, first: Option<bool>) -> Result<Strin
         .count()
         .saturating_mul(width)
         .saturating_add(text.len());
-    if size > LARGEST_TEXT {
+    if size > MAX_TEXT_SIZE {
         return Err(too_large());
     }
     let margin = " ".repeat(width);
@@ -133,7 +131,7 @@ fn indent(text: &str, width: Option<usize>, first: Option<bool>) -> Result<Strin
 
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "the engine hands named arguments over"
+    reason = "the engine passes named arguments by value"
 )]
 fn to_json_text(value: &Jinja, indent: Option<usize>, named: Kwargs) -> Result<String, Error> {
     let indent = match indent {
@@ -146,13 +144,13 @@ fn to_json_text(value: &Jinja, indent: Option<usize>, named: Kwargs) -> Result<S
         None => value.to_string(),
         Some(_) => format!("{value:#}"),
     };
-    if text.len() > LARGEST_TEXT {
+    if text.len() > MAX_TEXT_SIZE {
         return Err(too_large());
     }
     Ok(text)
 }
 
-/// A value of ours as one of the engine's.
+/// Converts JSON to a value of the engine.
 pub(super) fn from_json(value: &Value) -> Jinja {
     match value {
         Value::Null => Jinja::from(()),
@@ -172,16 +170,16 @@ pub(super) fn from_json(value: &Value) -> Jinja {
     }
 }
 
-/// A value of the engine's as one of ours.
+/// Converts a value of the engine to JSON.
 pub(super) fn to_json(value: &Jinja) -> Result<Value, String> {
     let mut left = Room {
-        parts: MOST_PARTS,
-        bytes: MOST_BYTES,
+        parts: MAX_PARTS,
+        bytes: MAX_BYTES,
     };
     convert(value, 0, &mut left)
 }
 
-/// What an answer may still have in it.
+/// Remaining size budget of a result.
 struct Room {
     parts: usize,
     bytes: usize,
@@ -191,18 +189,18 @@ fn convert(value: &Jinja, depth: usize, left: &mut Room) -> Result<Value, String
     left.parts = left
         .parts
         .checked_sub(1)
-        .ok_or_else(|| format!("the value has more than {MOST_PARTS} parts"))?;
+        .ok_or_else(|| format!("the result has more than {MAX_PARTS} values"))?;
     left.bytes = left
         .bytes
         .checked_sub(value.as_str().map_or(0, str::len))
-        .ok_or_else(|| format!("the value has more than {MOST_BYTES} bytes"))?;
-    if depth > DEEPEST {
+        .ok_or_else(|| format!("the result has more than {MAX_BYTES} bytes"))?;
+    if depth > MAX_DEPTH {
         return Err(format!(
-            "lists and maps stand more than {DEEPEST} deep inside each other"
+            "lists and maps are nested more than {MAX_DEPTH} levels deep"
         ));
     }
     match value.kind() {
-        ValueKind::Undefined => Err("a value in it is undefined".to_owned()),
+        ValueKind::Undefined => Err("the result contains an undefined value".to_owned()),
         ValueKind::None => Ok(Value::Null),
         ValueKind::Bool => Ok(Value::Bool(value.is_true())),
         ValueKind::Number => number(value).map(Value::Number),
@@ -222,7 +220,7 @@ fn convert(value: &Jinja, depth: usize, left: &mut Room) -> Result<Value, String
             }
             Ok(Value::Array(list))
         }
-        other => Err(format!("a {other} is no value that can be kept")),
+        other => Err(format!("a {other} cannot be stored in the state")),
     }
 }
 
@@ -235,11 +233,11 @@ fn number(value: &Jinja) -> Result<Number, String> {
         return match (value.as_i64(), u64::try_from(value.clone())) {
             (Some(number), _) => Ok(number.into()),
             (None, Ok(number)) => Ok(number.into()),
-            (None, Err(_)) => Err(format!("{value} is too large a number")),
+            (None, Err(_)) => Err(format!("{value} is too large")),
         };
     }
     f64::try_from(value.clone())
         .ok()
         .and_then(Number::from_f64)
-        .ok_or_else(|| format!("{value} is no number that can be kept"))
+        .ok_or_else(|| format!("{value} is not a number that can be stored"))
 }

@@ -1,16 +1,16 @@
-//! How large an expression or a template may be.
+//! Size limits of expressions and templates.
 //!
-//! The engine reads, compiles and drops them by recursion, so something that stands very deep inside
-//! itself would end the program. How deep that can be is bounded by the number of words and signs.
+//! The engine parses, compiles and drops them recursively, so very deep nesting would overflow the stack and end the
+//! program. Limiting the number of tokens limits the depth.
 
-/// The most words and signs of one expression. Texts in quotes count as one word.
-const MOST_WORDS: usize = 500;
+/// Maximum number of tokens of one expression. Quoted texts count as one token.
+const MAX_TOKENS: usize = 500;
 
-/// The most statements, such as `{% if … %}`, of a template.
-const MOST_STATEMENTS: usize = 200;
+/// Maximum number of statements, such as `{% if … %}`, of a template.
+const MAX_STATEMENTS: usize = 200;
 
-/// The longest expression or template, in bytes.
-const LONGEST: usize = 1 << 20;
+/// Maximum length of an expression or template, in bytes.
+const MAX_LENGTH: usize = 1 << 20;
 
 /// Refuses an expression that is too large.
 pub(super) fn check_expression(text: &str) -> Result<(), String> {
@@ -19,14 +19,14 @@ pub(super) fn check_expression(text: &str) -> Result<(), String> {
 }
 
 fn check_length(text: &str) -> Result<(), String> {
-    if text.len() > LONGEST {
-        return Err(format!("it is longer than {LONGEST} bytes"));
+    if text.len() > MAX_LENGTH {
+        return Err(format!("it is longer than {MAX_LENGTH} bytes"));
     }
     Ok(())
 }
 
-/// Refuses a template that is too large, or in which an expression is. It finds the ends of places and
-/// statements as the engine does.
+/// Refuses a template that is too large, or that contains an expression that is. It finds the ends of placeholders and
+/// statements like the engine does.
 pub(super) fn check_template(text: &str) -> Result<(), String> {
     check_length(text)?;
     let mut statements = 0;
@@ -38,9 +38,9 @@ pub(super) fn check_template(text: &str) -> Result<(), String> {
             Some(b'{') => &inside[count(inside, Some("}}"))?..],
             Some(b'%') => {
                 statements += 1;
-                if statements > MOST_STATEMENTS {
+                if statements > MAX_STATEMENTS {
                     return Err(format!(
-                        "it has more than {MOST_STATEMENTS} statements in `{{% … %}}`"
+                        "it has more than {MAX_STATEMENTS} statements in `{{% … %}}`"
                     ));
                 }
                 if inside
@@ -48,7 +48,7 @@ pub(super) fn check_template(text: &str) -> Result<(), String> {
                     .trim_start()
                     .starts_with("raw")
                 {
-                    return Err("`{% raw %}` is not understood: write `{{ '{{' }}`".to_owned());
+                    return Err("`{% raw %}` is not supported: write `{{ '{{' }}`".to_owned());
                 }
                 &inside[count(inside, Some("%}"))?..]
             }
@@ -58,7 +58,7 @@ pub(super) fn check_template(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Counts words and signs up to an end outside of quotes and brackets, and gives where that is.
+/// Counts tokens up to an end marker outside of quotes and brackets, and returns its position.
 fn count(text: &str, end: Option<&str>) -> Result<usize, String> {
     let mut words = 0;
     let mut is_word = false;
@@ -75,9 +75,9 @@ fn count(text: &str, end: Option<&str>) -> Result<usize, String> {
         if !(letter.is_whitespace() || continues && is_word) {
             words += 1;
         }
-        if words > MOST_WORDS {
+        if words > MAX_TOKENS {
             return Err(format!(
-                "it has an expression of more than {MOST_WORDS} words and signs"
+                "it has an expression of more than {MAX_TOKENS} tokens"
             ));
         }
         is_word = continues;

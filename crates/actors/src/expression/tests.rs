@@ -1,4 +1,4 @@
-//! What expressions and templates mean, and that all of them come to an end.
+//! Tests of the meaning of expressions and templates, and of their termination.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn render(text: &str) -> Result<String, ExpressionError> {
 }
 
 #[test]
-fn people_who_know_python_are_understood() {
+fn python_spellings_are_accepted() {
     for (text, expected) in [
         ("n > 3 and 'a' in tags", json!(true)),
         ("not (n > 3) or name == 'Ada'", json!(true)),
@@ -81,7 +81,7 @@ fn a_missing_key_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_key_that_may_be_missing_can_be_asked_about() {
+fn missing_keys_can_be_tested_for() {
     for (text, expected) in [
         ("missing is defined", json!(false)),
         ("missing is not defined and n is defined", json!(true)),
@@ -96,7 +96,7 @@ fn a_key_that_may_be_missing_can_be_asked_about() {
 }
 
 #[test]
-fn templates_fill_their_places() {
+fn templates_replace_their_placeholders() {
     for (text, expected) in [
         ("plain { } text", "plain { } text"),
         ("{{ name }} is {{ user.age }}", "Ada is 36"),
@@ -115,7 +115,7 @@ fn templates_fill_their_places() {
 }
 
 #[test]
-fn nothing_shows_the_inside_of_the_engine() {
+fn engine_internals_are_not_exposed() {
     for text in [
         "debug()",
         "namespace()",
@@ -137,7 +137,7 @@ fn nothing_shows_the_inside_of_the_engine() {
 }
 
 #[test]
-fn what_would_take_too_much_is_refused() {
+fn expensive_expressions_are_refused() {
     for text in [
         "range(100000000) | list",
         "[[0] * 10000000] | tojson",
@@ -161,7 +161,7 @@ fn what_would_take_too_much_is_refused() {
 }
 
 #[test]
-fn nothing_stands_so_deep_that_it_ends_the_program() {
+fn deep_nesting_does_not_overflow_the_stack() {
     for (begin, middle, end) in [
         ("(", "1", ")"),
         ("[", "1", "]"),
@@ -209,7 +209,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_read_or_refused(text in ".{0,80}") {
+    fn any_text_is_parsed_or_refused(text in ".{0,80}") {
         if let Ok(expression) = Expression::parse(&text) {
             let _either = expression.value(&state());
             let _either = expression.holds(&state());
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn any_row_of_words_is_read_or_refused(words in prop::collection::vec(
+    fn any_sequence_of_tokens_is_parsed_or_refused(words in prop::collection::vec(
         prop::sample::select(vec![
             "n", "tags", "user", "missing", "and", "or", "not", "in", "is", "(", ")", "[", "]", "{", "}", ",",
             ".", ":", "|", "~", "+", "-", "*", "**", "//", "%", "==", "<", "'x'", "3", "1.5", "upper", "join",

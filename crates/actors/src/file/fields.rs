@@ -1,16 +1,17 @@
-//! [`Fields`]: the fields of one map of a file, read by the name that the tables give them.
+//! [`Fields`]: the fields of one map of a file, looked up by the names in the tables.
 //!
-//! Opening a map refuses fields that are not in its [`Section`], so nothing that a person wrote is
-//! passed over in silence.
+//! Opening a map refuses fields that are not in its [`Section`], so that nothing a user wrote is
+//! silently ignored.
 
-use super::error::{Complaint, meant};
+use super::error::{broken_rule, malformed, meant};
 use super::section::{Field, Form, Section, Use};
 use super::tree::{At, Pair, Place, Tree};
+use cleveragents_domain::DefinitionFault;
 
 /// The fields of one map.
 #[derive(Clone)]
 pub(crate) struct Fields<'t> {
-    /// Where the map stands.
+    /// Position of the map.
     pub(crate) place: Place,
     entries: Vec<Entry<'t>>,
 }
@@ -23,13 +24,13 @@ struct Entry<'t> {
 }
 
 impl<'t> Fields<'t> {
-    /// The fields of a map, all of which must be known. What stands beneath `config`, where the
-    /// section has that field, counts as if it stood beside it.
+    /// Opens a map, whose fields must all be known. Fields below `config`, where the section has
+    /// that field, count as fields of the map itself.
     pub(crate) fn open(
         tree: &'t At<Tree>,
         section: &'static Section,
         warnings: &mut Vec<String>,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, DefinitionFault> {
         let mut fields = Self {
             place: tree.place,
             entries: Vec::new(),
@@ -43,15 +44,15 @@ impl<'t> Fields<'t> {
         tree: &'t At<Tree>,
         section: &'static Section,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), DefinitionFault> {
         for (name, value) in map(tree)? {
             let Some(field) = section.field(&name.value) else {
-                let message = format!("there is no field `{}` in {}", name.value, section.title);
+                let message = format!("unknown field `{}` in {}", name.value, section.title);
                 let fix = meant(&name.value, section.names(), || {
                     let all: Vec<&str> = section.names().collect();
-                    format!("it can be: {}", all.join(", "))
+                    format!("use one of {}", all.join(", "))
                 });
-                return Err(Complaint::malformed(name.place, message, fix));
+                return Err(malformed(name.place, message, fix));
             };
             match field.usage {
                 Use::Read => {}
@@ -61,7 +62,7 @@ impl<'t> Fields<'t> {
                 }
                 Use::Refused(why, fix) => {
                     let message = format!("`{}` {why}", name.value);
-                    return Err(Complaint::rule(name.place, message, fix));
+                    return Err(broken_rule(name.place, message, fix));
                 }
                 Use::Ignored(why) => {
                     let Place { line, .. } = name.place;
@@ -71,20 +72,16 @@ impl<'t> Fields<'t> {
             }
             if let Some(other) = self.entry(field.name) {
                 let message = if other.name.value == name.value {
-                    format!("the field `{}` stands here twice", name.value)
+                    format!("the field `{}` occurs twice", name.value)
                 } else {
                     format!(
                         "`{}` and `{}` are the same field",
                         other.name.value, name.value
                     )
                 };
-                return Err(Complaint::malformed(
-                    name.place,
-                    message,
-                    "leave one of them out",
-                ));
+                return Err(malformed(name.place, message, "leave one of them out"));
             }
-            // `field:` with nothing behind it is as good as no field, unless nothing is a value there.
+            // `field:` without a value counts as missing, unless null is a valid value there.
             if value.value != Tree::Null || matches!(field.form, Form::Any) {
                 self.entries.push(Entry { field, name, value });
             }
@@ -97,39 +94,39 @@ impl<'t> Fields<'t> {
         entry.copied()
     }
 
-    /// The value of a field.
+    /// Value of a field.
     pub(crate) fn get(&self, name: &str) -> Option<&'t At<Tree>> {
         self.entry(name).map(|entry| entry.value)
     }
 
-    /// Where the name of a field stands; where the map stands when there is none.
+    /// Position of a field's name; position of the map when the field is missing.
     pub(crate) fn place_of(&self, name: &str) -> Place {
         self.entry(name)
             .map_or(self.place, |entry| entry.name.place)
     }
 
-    /// The names that were written, each with its place.
+    /// The written names, each with its position.
     pub(crate) fn written(&self) -> impl Iterator<Item = (&'static str, &'t At<String>)> {
         self.entries
             .iter()
             .map(|entry| (entry.field.name, entry.name))
     }
 
-    /// A field that must be there.
-    pub(crate) fn needed(&self, name: &str, whose: &str) -> Result<&'t At<Tree>, Complaint> {
+    /// A required field.
+    pub(crate) fn needed(&self, name: &str, whose: &str) -> Result<&'t At<Tree>, DefinitionFault> {
         self.get(name).ok_or_else(|| {
             let message = format!("the field `{name}` of {whose} is missing");
-            Complaint::malformed(self.place, message, format!("add `{name}: …`"))
+            malformed(self.place, message, format!("add `{name}: …`"))
         })
     }
 
     /// A text. A number is one too: `version: 1.0`.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<At<String>>, Complaint> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<At<String>>, DefinitionFault> {
         self.get(name).map(text).transpose()
     }
 
     /// One text or a list of them.
-    pub(crate) fn texts(&self, name: &str) -> Result<Vec<At<String>>, Complaint> {
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<At<String>>, DefinitionFault> {
         match self.get(name) {
             None => Ok(Vec::new()),
             Some(At {
@@ -140,7 +137,7 @@ impl<'t> Fields<'t> {
         }
     }
 
-    pub(crate) fn number(&self, name: &str) -> Result<Option<At<f64>>, Complaint> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<At<f64>>, DefinitionFault> {
         self.get(name)
             .map(|tree| match &tree.value {
                 Tree::Number(number) => number
@@ -152,9 +149,9 @@ impl<'t> Fields<'t> {
             .transpose()
     }
 
-    /// A whole number from 0 up.
-    pub(crate) fn count(&self, name: &str) -> Result<Option<At<u64>>, Complaint> {
-        let expected = "a whole number, 0 or more";
+    /// An integer of at least 0.
+    pub(crate) fn count(&self, name: &str) -> Result<Option<At<u64>>, DefinitionFault> {
+        let expected = "an integer of at least 0";
         self.get(name)
             .map(|tree| match &tree.value {
                 Tree::Number(number) => number
@@ -162,14 +159,14 @@ impl<'t> Fields<'t> {
                     .map(|number| At::new(number, tree.place))
                     .ok_or_else(|| {
                         let message = format!("{number} is not {expected}");
-                        Complaint::rule(tree.place, message, format!("write {expected}"))
+                        broken_rule(tree.place, message, format!("write {expected}"))
                     }),
-                _ => Err(unexpected(tree, expected, "write a whole number")),
+                _ => Err(unexpected(tree, expected, "write an integer")),
             })
             .transpose()
     }
 
-    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Complaint> {
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, DefinitionFault> {
         self.get(name)
             .map(|tree| match tree.value {
                 Tree::Bool(value) => Ok(value),
@@ -187,7 +184,7 @@ impl<'t> Fields<'t> {
         &self,
         name: &str,
         words: &[(&str, T)],
-    ) -> Result<Option<T>, Complaint> {
+    ) -> Result<Option<T>, DefinitionFault> {
         let Some(written) = self.text(name)? else {
             return Ok(None);
         };
@@ -195,17 +192,17 @@ impl<'t> Fields<'t> {
         if let Some((_, meaning)) = found {
             return Ok(Some(*meaning));
         }
-        let message = format!("there is no `{name}` called `{}`", written.value);
+        let message = format!("`{}` is not a valid `{name}`", written.value);
         let fix = meant(&written.value, words.iter().map(|(word, _)| *word), || {
             let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            format!("it can be: {}", all.join(", "))
+            format!("use one of {}", all.join(", "))
         });
-        Err(Complaint::malformed(written.place, message, fix))
+        Err(malformed(written.place, message, fix))
     }
 }
 
 /// A text.
-pub(crate) fn text(tree: &At<Tree>) -> Result<At<String>, Complaint> {
+pub(crate) fn text(tree: &At<Tree>) -> Result<At<String>, DefinitionFault> {
     match &tree.value {
         Tree::Text(text) => Ok(At::new(text.clone(), tree.place)),
         Tree::Number(number) => Ok(At::new(number.to_string(), tree.place)),
@@ -214,31 +211,31 @@ pub(crate) fn text(tree: &At<Tree>) -> Result<At<String>, Complaint> {
 }
 
 /// The fields of a map.
-pub(crate) fn map(tree: &At<Tree>) -> Result<&[Pair], Complaint> {
+pub(crate) fn map(tree: &At<Tree>) -> Result<&[Pair], DefinitionFault> {
     match &tree.value {
         Tree::Map(fields) => Ok(fields),
         _ => Err(unexpected(
             tree,
             "a map",
-            "write `field: value`, one a line",
+            "write one `field: value` per line",
         )),
     }
 }
 
 /// The items of a list.
-pub(crate) fn list(tree: &At<Tree>) -> Result<&[At<Tree>], Complaint> {
+pub(crate) fn list(tree: &At<Tree>) -> Result<&[At<Tree>], DefinitionFault> {
     match &tree.value {
         Tree::List(items) => Ok(items),
         _ => Err(unexpected(tree, "a list", "write a list, such as `[a, b]`")),
     }
 }
 
-/// A value of another type than the field has.
-pub(crate) fn unexpected(tree: &At<Tree>, expected: &str, fix: &str) -> Complaint {
+/// Error for a value of the wrong type.
+pub(crate) fn unexpected(tree: &At<Tree>, expected: &str, fix: &str) -> DefinitionFault {
     let found = match &tree.value {
         Tree::Text(text) if text.len() <= 40 && !text.contains('\n') => format!("`{text}`"),
         other => other.kind().to_owned(),
     };
-    let message = format!("{expected} is expected here, not {found}");
-    Complaint::malformed(tree.place, message, fix)
+    let message = format!("expected {expected}, found {found}");
+    malformed(tree.place, message, fix)
 }

@@ -1,8 +1,8 @@
-//! [`ActorFile`]: the file of an actor, read but not yet compiled.
+//! [`ActorFile`]: an actor file, parsed but not yet compiled.
 //!
-//! Three shapes are accepted: several actors with routes (`actors`, `routes`), one actor (`type`), and
-//! the old form that has neither. Reading parses the YAML, puts in variables and templates and finds
-//! out who is who; what the nodes say is looked at when the file is compiled.
+//! Three shapes are accepted: several actors with routes (`actors`, `routes`), one actor (`type`), and the legacy form
+//! that has neither. Reading parses the YAML, inserts variables and templates and identifies the actors; the nodes are
+//! checked when the file is compiled.
 
 mod error;
 mod fields;
@@ -13,12 +13,12 @@ mod template;
 mod tree;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use cleveragents_domain::ActorName;
 use cleveragents_domain::yaml::{Expand, Variables};
+use cleveragents_domain::{ActorName, DefinitionFault, DefinitionFileError, DefinitionKind};
 
-pub use error::FileError;
-pub(crate) use error::{Complaint, meant};
+pub(crate) use error::{broken_rule, malformed, meant};
 pub(crate) use fields::{Fields, list, map, text, unexpected};
 pub(crate) use section::{Field, Form, Section, Use};
 pub(crate) use tree::{At, Place, Tree};
@@ -29,17 +29,19 @@ pub(crate) use tables::{
     TOOL_SOURCE, TOP,
 };
 
-/// The file of an actor.
+/// An actor file.
 #[derive(Debug, Clone)]
 pub struct ActorFile {
     pub(crate) file: PathBuf,
+    /// The text of the file, for excerpts in error messages.
+    pub(crate) source: Arc<str>,
     pub(crate) name: ActorName,
     pub(crate) top: At<Tree>,
     pub(crate) header: Header,
     pub(crate) warnings: Vec<String>,
 }
 
-/// What a file says about itself.
+/// General information about a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Header {
     pub(crate) default_actor: Option<At<String>>,
@@ -47,35 +49,44 @@ pub(crate) struct Header {
 }
 
 impl ActorFile {
-    /// The name of the actor.
+    /// Name of the actor.
     pub const fn name(&self) -> &ActorName {
         &self.name
     }
 
-    /// Where it was read from.
+    /// Path it was read from.
     pub fn file(&self) -> &Path {
         &self.file
     }
 }
 
-/// Reads an actor from the text of its file. `variables` gives the values of `${NAME}`.
-pub fn read(text: &str, file: &Path, variables: Variables<'_>) -> Result<ActorFile, FileError> {
-    read_text(text, file, variables).map_err(|complaint| complaint.in_file(file))
+/// Reads an actor from the text of its file. `variables` returns the values of `${NAME}`.
+pub fn read(
+    text: &str,
+    file: &Path,
+    variables: Variables<'_>,
+) -> Result<ActorFile, DefinitionFileError> {
+    read_text(text, file, variables)
+        .map_err(|fault| fault.in_file(file, DefinitionKind::Actor, text))
 }
 
-fn read_text(source: &str, file: &Path, variables: Variables<'_>) -> Result<ActorFile, Complaint> {
+fn read_text(
+    source: &str,
+    file: &Path,
+    variables: Variables<'_>,
+) -> Result<ActorFile, DefinitionFault> {
     let mut top = tree::parse(source)?;
     if !matches!(top.value, Tree::Map(_)) {
         let message = match top.value {
             Tree::Null => "the file is empty".to_owned(),
             ref other => format!(
-                "the file holds {}, not the fields of an actor",
+                "the file contains {} instead of the fields of an actor",
                 other.kind()
             ),
         };
-        let fix = "write `name: …`, `type: …` and the other fields, one a line";
+        let fix = "write `name: …`, `type: …` and the other fields, each on its own line";
         let place = Place { line: 1, column: 1 };
-        return Err(Complaint::malformed(place, message, fix));
+        return Err(malformed(place, message, fix));
     }
     if source.contains("${") {
         let expand = Expand {
@@ -91,6 +102,7 @@ fn read_text(source: &str, file: &Path, variables: Variables<'_>) -> Result<Acto
     let name = read_name(&fields)?;
     Ok(ActorFile {
         file: file.to_owned(),
+        source: source.into(),
         name,
         top,
         header,
@@ -98,7 +110,7 @@ fn read_text(source: &str, file: &Path, variables: Variables<'_>) -> Result<Acto
     })
 }
 
-fn read_name(fields: &Fields<'_>) -> Result<ActorName, Complaint> {
+fn read_name(fields: &Fields<'_>) -> Result<ActorName, DefinitionFault> {
     let written = text(fields.needed("name", "an actor file")?)?;
     let fix = "write `namespace/name`, such as `local/reviewer`";
     let name: ActorName =
@@ -106,20 +118,17 @@ fn read_name(fields: &Fields<'_>) -> Result<ActorName, Complaint> {
             .value
             .parse()
             .map_err(|error: cleveragents_domain::NameError| {
-                Complaint::rule(written.place, error.to_string(), fix)
+                broken_rule(written.place, error.to_string(), fix)
             })?;
     if name.require_free_namespace().is_err() {
-        let message = format!(
-            "the namespace `{}` is kept for the program",
-            name.namespace()
-        );
+        let message = format!("the namespace `{}` is reserved", name.namespace());
         let fix = "choose another namespace, such as `local/`";
-        return Err(Complaint::rule(written.place, message, fix));
+        return Err(broken_rule(written.place, message, fix));
     }
     Ok(name)
 }
 
-fn read_header(fields: &Fields<'_>, warnings: &mut Vec<String>) -> Result<Header, Complaint> {
+fn read_header(fields: &Fields<'_>, warnings: &mut Vec<String>) -> Result<Header, DefinitionFault> {
     let Some(tree) = fields.get("cleveragents") else {
         return Ok(Header::default());
     };
@@ -129,18 +138,18 @@ fn read_header(fields: &Fields<'_>, warnings: &mut Vec<String>) -> Result<Header
         && !version.value.starts_with("3.")
     {
         let message = format!(
-            "the format version {} is not known; this program reads 3.0",
+            "unknown format version {}; the supported version is 3.0",
             version.value
         );
-        let fix = "write `version: \"3.0\"`, or leave it out";
-        return Err(Complaint::malformed(version.place, message, fix));
+        let fix = "write `version: \"3.0\"`, or remove it";
+        return Err(malformed(version.place, message, fix));
     }
     if let Some(engine) = header.text("template_engine")?
         && !engine.value.to_lowercase().starts_with("jinja")
     {
-        let message = format!("there is no template engine `{}`", engine.value);
-        let fix = "write templates in Jinja, and leave `template_engine` out";
-        return Err(Complaint::malformed(engine.place, message, fix));
+        let message = format!("template engine `{}` does not exist", engine.value);
+        let fix = "write templates in Jinja, and remove `template_engine`";
+        return Err(malformed(engine.place, message, fix));
     }
     Ok(Header {
         default_actor: header.text("default_actor")?,

@@ -1,7 +1,7 @@
-//! The quick way to read a file: straight from the events of the parser.
+//! Fast parser for actor files: works directly on the events of the YAML parser.
 //!
-//! It takes half the time of the general way, and knows only what nearly all files are made of. Whatever
-//! else comes up, mistakes included, it gives up, and the general way reads the file again.
+//! It takes half the time of the general parser, and supports only what nearly all files consist of. For anything else,
+//! errors included, it gives up, and the general parser reads the file again.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use serde_json::Number;
 
 use super::tree::{At, Place, Tree};
 
-const DEEPEST: usize = 60;
-const MOST_VALUES: usize = 250_000;
+const MAX_DEPTH: usize = 60;
+const MAX_VALUES: usize = 250_000;
 
-/// The tree of a file, when nothing unusual is in it.
+/// Parses a file that contains nothing unusual; `None` otherwise.
 pub(super) fn parse(text: &str) -> Option<At<Tree>> {
     let mut options = Options::default();
     options.emit_comments = false;
@@ -46,7 +46,7 @@ impl<'i> Reader<'i> {
 
     fn value(&mut self, event: Event<'i>, span: Span, depth: usize) -> Option<At<Tree>> {
         self.values += 1;
-        if depth > DEEPEST || self.values > MOST_VALUES {
+        if depth > MAX_DEPTH || self.values > MAX_VALUES {
             return None;
         }
         let place = place(span)?;
@@ -97,7 +97,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Whether a word without quotes means nothing: as a name that is a mistake.
+/// Whether an unquoted word means null, which is an error as a name.
 fn is_null(text: &str) -> bool {
     matches!(text, "" | "~") || text.eq_ignore_ascii_case("null")
 }
@@ -109,7 +109,7 @@ fn place(span: Span) -> Option<Place> {
     })
 }
 
-/// What a word without quotes means. Numbers in unusual forms are left to the general way.
+/// Value of an unquoted word. Numbers in unusual formats are left to the general parser.
 fn plain(text: &str) -> Option<Tree> {
     let Some(first) = text.bytes().next() else {
         return Some(Tree::Null);
@@ -158,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn both_ways_read_the_same() {
+    fn both_parsers_return_the_same() {
         for text in [
             "name: local/x\nnodes:\n- {id: a, n: -3, f: 0.5, t: true, z: ~, q: '5', e: }\n- b\n",
             "# c\n---\na: |\n  two\n  lines\nb: >-\n  folded\n  text\nc: [1, [2, {d: No}]]\n",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unusual_is_left_to_the_general_way() {
+    fn unusual_files_are_left_to_the_general_parser() {
         for text in [
             "a: &x 1\nb: *x\n",
             "a: 1\na: 2\n",
@@ -192,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_quickly_is_read_the_same_slowly(text in "[a-c0-9:{}\\[\\], \n'\"#.~<&*|>-]{0,60}") {
+        fn the_fast_parser_agrees_with_the_general_parser(text in "[a-c0-9:{}\\[\\], \n'\"#.~<&*|>-]{0,60}") {
             if let Some(quick) = parse(&text) {
                 prop_assert_eq!(parse_general(&text).ok(), Some(quick));
             }

@@ -1,48 +1,47 @@
-//! [`Section`]: which fields a map of a file may have. One table is behind the reader, the JSON schema
-//! and the words of complaints, so the three cannot differ. The tables are in `tables.rs`.
+//! [`Section`]: the fields that a map of a file may have. The reader, the JSON schema and the error messages use the
+//! same tables, so they cannot differ. The tables are in `tables.rs`.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// The fields that a map may have.
 pub(crate) struct Section {
-    /// What the map is, with its article.
+    /// Name of what the map describes, with its article.
     pub(crate) title: &'static str,
-    /// The fields, in groups that several sections share.
+    /// Fields, in groups that several sections share.
     pub(crate) groups: &'static [&'static [Field]],
     index: OnceLock<HashMap<&'static str, &'static Field>>,
 }
 
-/// A field.
+/// A field of a map.
 pub(crate) struct Field {
-    /// Its name.
     pub(crate) name: &'static str,
-    /// Other names that mean the same.
+    /// Alternative names.
     pub(crate) aliases: &'static [&'static str],
-    /// What may be written there.
+    /// Allowed values.
     pub(crate) form: Form,
-    /// What is done with it.
+    /// Handling of the field.
     pub(crate) usage: Use,
-    /// What it means, for people.
+    /// Description for users.
     pub(crate) about: &'static str,
 }
 
-/// What is done with a field.
+/// Handling of a field.
 pub(crate) enum Use {
     /// It is read.
     Read,
-    /// Its fields count as if they stood beside it.
+    /// Its fields count as fields of the map that contains it.
     Nested,
-    /// It is passed over, and a warning says why.
+    /// It is ignored, with a warning that gives the reason.
     Ignored(&'static str),
-    /// The file is refused: why, and what to do.
+    /// The file is refused: the reason, and the fix.
     Refused(&'static str, &'static str),
 }
 
-/// What may be written in a field.
+/// Allowed values of a field.
 pub(crate) enum Form {
     Text,
-    /// One text or a list of them.
+    /// One text or a list of texts.
     Texts,
     Number,
     Count,
@@ -75,19 +74,19 @@ impl Section {
         }
     }
 
-    /// Every field.
+    /// All fields.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &'static Field> + Clone + use<> {
         self.groups.iter().flat_map(|group| group.iter())
     }
 
-    /// The first names of the fields that are read.
+    /// Primary names of the fields that are read.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
         self.fields()
             .filter(|field| matches!(field.usage, Use::Read | Use::Nested))
             .map(|field| field.name)
     }
 
-    /// The field of this name or alias.
+    /// The field with this name or alias.
     pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
         let index = self.index.get_or_init(|| {
             self.fields()
@@ -113,15 +112,15 @@ impl Field {
         }
     }
 
-    /// The same with other names.
+    /// Adds alternative names.
     pub(crate) const fn or(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
         self
     }
 
-    /// The same, put to another use.
+    /// Changes how the field is handled.
     pub(crate) const fn used(self, usage: Use) -> Self {
-        // Written out: a constant function drops nothing.
+        // Written out, because a const function cannot drop values.
         let Self {
             name,
             aliases,

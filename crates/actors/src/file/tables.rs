@@ -4,76 +4,72 @@ use super::section::{Field, Form, Section, Use};
 
 const NO_STREAMS: Use = Use::Refused(
     "belongs to stream routes, which are not supported",
-    "write a graph: `nodes` with `next`, `parallel` for several things at a time",
+    "write a graph: `nodes` with `next`, and `parallel` for concurrent branches",
 );
-const NO_LSP: Use = Use::Ignored("has no effect: language servers are not asked");
+const NO_LSP: Use = Use::Ignored("has no effect: language servers are not supported");
 
-/// What both shapes with a `type` have.
+/// Fields of both shapes with a `type`.
 static COMMON: &[Field] = &[
     Field::new(
         "type",
         Form::Words(&["llm", "agent", "tool", "graph", "a2a"]),
-        "What it is; found out from the other fields when not given.",
+        "Kind of the actor. Default: derived from the other fields.",
     ),
-    Field::new("description", Form::Text, "What it does, for people."),
+    Field::new("description", Form::Text, "Description for users."),
 ];
 
-/// What is said about a model.
+/// Fields of a model.
 static AGENT: &[Field] = &[
     Field::new(
         "provider",
         Form::Text,
-        "Who offers the model, such as `anthropic`.",
+        "Provider of the model, such as `anthropic`.",
     )
     .or(&["provider_type"]),
     Field::new(
         "model",
         Form::Text,
-        "The model, `provider/model`; the usual one when not given.",
+        "Model, as `provider/model`. Default: the configured default model.",
     )
     .or(&["model_id"]),
     Field::new(
         "actor",
         Form::Text,
-        "Another actor, the model and fields of which hold here too.",
+        "Actor whose model and fields are the defaults here.",
     )
     .or(&["agent"]),
     Field::new(
         "system_prompt",
         Form::AnyOf(TEXT_OR_USE),
-        "Standing instructions, a template.",
+        "System prompt, a template.",
     )
     .or(&["instructions"]),
-    Field::new(
-        "temperature",
-        Form::Number,
-        "How freely it chooses words: 0 to 2.",
-    ),
+    Field::new("temperature", Form::Number, "Sampling temperature: 0 to 2."),
     Field::new(
         "max_output_tokens",
         Form::Count,
-        "The longest answer of one step.",
+        "Maximum number of output tokens of one step.",
     )
     .or(&["max_tokens"]),
     Field::new(
         "reasoning_effort",
         Form::Text,
-        "How hard it thinks: `low`, `medium`, `high`.",
+        "Reasoning effort: `low`, `medium` or `high`.",
     ),
     Field::new(
         "top_p",
         Form::Number,
-        "Cuts off unlikely words: above 0, up to 1.",
+        "Nucleus sampling: greater than 0, at most 1.",
     ),
     Field::new(
         "skills",
         Form::Texts,
-        "Skills, the tools of which it may call.",
+        "Skills whose tools the actor may call.",
     ),
     Field::new(
         "mcp_servers",
         Form::Texts,
-        "MCP servers, the tools of which it may call.",
+        "MCP servers whose tools the actor may call.",
     ),
     Field::new(
         "tool_sources",
@@ -83,12 +79,12 @@ static AGENT: &[Field] = &[
     Field::new(
         "response_format",
         Form::Any,
-        "The JSON schema that the answer must fit.",
+        "JSON schema that the answer must match.",
     ),
     Field::new(
         "memory",
         Form::One(&MEMORY),
-        "How much of the conversation it is given.",
+        "Limits of the conversation that the model receives.",
     ),
     Field::new(
         "context_view",
@@ -102,12 +98,12 @@ static AGENT: &[Field] = &[
             "reviewer",
             "full",
         ]),
-        "Which view of a project's context it is given.",
+        "View of a project's context that the model receives.",
     ),
     Field::new(
         "options",
         Form::Values,
-        "Whatever else the model is given, such as `seed`.",
+        "Further model parameters, such as `seed`.",
     ),
     Field::new("lsp", Form::Any, "Not used.").used(NO_LSP),
     Field::new("lsp_servers", Form::Any, "Not used.").used(NO_LSP),
@@ -119,69 +115,65 @@ static AGENT: &[Field] = &[
     Field::new("auto_detect", Form::Any, "Not used.").used(NO_LSP),
 ];
 
-/// What is said about an agent on another machine.
+/// Fields of a remote agent.
 static REMOTE: &[Field] = &[
-    Field::new(
-        "url",
-        Form::Text,
-        "Where the agent is: its address, or that of its card.",
-    ),
+    Field::new("url", Form::Text, "URL of the agent or of its agent card."),
     Field::new(
         "token_env",
         Form::Text,
-        "The variable that holds the token it is called with; its name begins with `A2A_`.",
+        "Environment variable that contains the access token; its name starts with `A2A_`.",
     ),
     Field::new(
         "timeout_seconds",
         Form::Number,
-        "How long one answer of the agent may take.",
+        "Time limit of one answer, in seconds.",
     )
     .or(&["timeout"]),
 ];
 
-/// What is said about tools: those an agent may call, or those a tool actor calls.
+/// Fields about tools: those an agent may call, or those a tool actor calls.
 static TOOLS: &[Field] = &[
     Field::new(
         "tools",
         Form::AnyOf(&[Form::Text, Form::EachAnyOf(&[Form::Text, Form::One(&TOOL_CALL)])]),
-        "Tools by name or pattern: those a model may call, or those that are called here in this order.",
+        "Tools by name or pattern: those that a model may call, or those that a tool node calls in this order.",
     )
     .or(&["tool"]),
-    Field::new("arguments", Form::Values, "What the tool is given; texts are templates.")
+    Field::new("arguments", Form::Values, "Arguments of the tool; texts are templates.")
         .or(&["parameters", "args"]),
 ];
 
-/// What is said about a graph.
+/// Fields of a graph.
 static GRAPH: &[Field] = &[
     Field::new(
         "nodes",
         Form::AnyOf(NODES),
-        "The nodes: a map of ids, or a list with `id`.",
+        "Nodes: a map by id, or a list with `id`.",
     )
     .or(&["children"]),
     Field::new(
         "edges",
         Form::Each(&EDGE),
-        "The ways between nodes; `next` at a node does the same.",
+        "Edges between nodes; alternative to `next` of a node.",
     ),
     Field::new(
         "entry_node",
         Form::Text,
-        "Where a run begins; the first node when not given.",
+        "Node where a run starts. Default: the first node.",
     )
     .or(&["entrypoint", "entry_point", "entry"]),
     Field::new(
         "exit_nodes",
         Form::Texts,
-        "Where a run ends; the nodes that nothing follows when not given.",
+        "Nodes where a run ends. Default: the nodes without successors.",
     )
     .or(&["exitpoints", "exit_points", "exits"]),
     Field::new(
         "state",
         Form::NamedAnyOf(&[Form::Words(REDUCERS), Form::One(&KEY)]),
-        "The keys of the state, each with its reducer.",
+        "Keys of the state, each with its reducer.",
     ),
-    Field::new("limits", Form::One(&LIMITS), "What a run may take."),
+    Field::new("limits", Form::One(&LIMITS), "Limits of a run."),
 ];
 
 const REDUCERS: &[&str] = &["replace", "append", "merge", "sum"];
@@ -199,13 +191,13 @@ static FILE: &[Field] = &[
     Field::new(
         "name",
         Form::Text,
-        "What it is called: `namespace/name`, `local/` when there is no namespace.",
+        "Name of the actor: `namespace/name`. Default namespace: `local`.",
     ),
-    Field::new("cleveragents", Form::One(&HEADER), "About the file itself."),
+    Field::new("cleveragents", Form::One(&HEADER), "Header of the file."),
     Field::new(
         "version",
         Form::AnyOf(&[Form::Text, Form::Number]),
-        "The actor's own version.",
+        "Version of the actor.",
     ),
     Field::new(
         "role_hint",
@@ -216,13 +208,13 @@ static FILE: &[Field] = &[
             "invariant_reconciliation",
             "review",
         ]),
-        "What it is meant for.",
+        "Role in plans.",
     )
     .or(&["role"]),
     Field::new(
         "unsafe",
         Form::Flag,
-        "Whether it asks for what a careful profile refuses.",
+        "Whether the actor requires permissions that a careful profile refuses.",
     ),
     Field::new(
         "global_context",
@@ -238,7 +230,7 @@ static FILE: &[Field] = &[
     Field::new(
         "route",
         Form::AnyOf(&[Form::Text, Form::One(&ROUTE)]),
-        "The graph, or the name of one in `routes`; its fields may stand beside it instead.",
+        "The graph, or its name in `routes`; its fields are also accepted at this level.",
     ),
     Field::new(
         "routes",
@@ -248,17 +240,17 @@ static FILE: &[Field] = &[
     Field::new(
         "prompts",
         Form::NamedAnyOf(&[Form::Text, Form::One(&PROMPT)]),
-        "Texts, by name.",
+        "Prompt texts, by name.",
     ),
     Field::new(
         "templates",
         Form::NamedAnyOf(&[Form::Values]),
-        "Nodes or actors with places to fill, by name.",
+        "Nodes or actors with placeholders, by name.",
     ),
     Field::new(
         "instances",
         Form::Named(&INSTANCE),
-        "Actors made from templates, by name.",
+        "Actors created from templates, by name.",
     ),
     Field::new(
         "graph_descriptor",
@@ -268,8 +260,9 @@ static FILE: &[Field] = &[
     Field::new("context", Form::Any, "Not used.").used(Use::Ignored(
         "has no effect: give the actor tools that read files",
     )),
-    Field::new("capabilities", Form::Any, "Not used.")
-        .used(Use::Ignored("has no effect: what a model can do is known")),
+    Field::new("capabilities", Form::Any, "Not used.").used(Use::Ignored(
+        "has no effect: the capabilities of models are known",
+    )),
     Field::new("source", Form::Any, "Not used.").used(Use::Ignored("has no effect")),
     Field::new("merges", Form::Any, "Refused.").used(NO_STREAMS),
     Field::new("splits", Form::Any, "Refused.").used(NO_STREAMS),
@@ -283,17 +276,17 @@ pub(crate) static HEADER: Section = Section::new(
         Field::new(
             "version",
             Form::AnyOf(&[Form::Text, Form::Number]),
-            "The version of the format: 3.0.",
+            "Version of the file format: 3.0.",
         ),
         Field::new(
             "default_actor",
             Form::Text,
-            "The actor or route that a run begins with.",
+            "Actor or route that a run starts with.",
         ),
-        Field::new("unsafe", Form::Flag, "As `unsafe` of the file."),
-        Field::new("template_engine", Form::Text, "`jinja2`, the only one."),
+        Field::new("unsafe", Form::Flag, "Same as `unsafe` of the file."),
+        Field::new("template_engine", Form::Text, "Must be `jinja2`."),
         Field::new("logging", Form::Any, "Not used.").used(Use::Ignored(
-            "has no effect: see the options of the program",
+            "has no effect: use the options of the program",
         )),
     ]],
 );
@@ -307,17 +300,17 @@ pub(crate) static DEFINITION: Section = Section::new(
 static CONFIG: &[Field] = &[Field::new(
     "config",
     Form::Values,
-    "The other fields may stand in here.",
+    "The other fields are also accepted inside this map.",
 )
 .used(Use::Nested)];
 
 static ROUTE_OF: &[Field] = &[Field::new(
     "route",
     Form::AnyOf(&[Form::Text, Form::One(&ROUTE)]),
-    "The graph, or the name of one in `routes`.",
+    "The graph, or its name in `routes`.",
 )];
 
-/// A graph by itself.
+/// A standalone graph.
 pub(crate) static ROUTE: Section = Section::new(
     "a route",
     &[
@@ -328,7 +321,7 @@ pub(crate) static ROUTE: Section = Section::new(
                 Form::Words(&["graph"]),
                 "`graph`; streams are not supported.",
             ),
-            Field::new("description", Form::Text, "For people."),
+            Field::new("description", Form::Text, "Description for users."),
             Field::new("stream_type", Form::Any, "Refused.").used(NO_STREAMS),
             Field::new("operators", Form::Any, "Refused.").used(NO_STREAMS),
             Field::new("subscriptions", Form::Any, "Refused.").used(NO_STREAMS),
@@ -341,91 +334,99 @@ pub(crate) static ROUTE: Section = Section::new(
 pub(crate) static NODE: Section = Section::new("a node", &[NODE_OWN, CONFIG, AGENT, TOOLS]);
 
 static NODE_OWN: &[Field] = &[
-    Field::new("id", Form::Text, "Its id, where nodes are a list.").or(&["name"]),
+    Field::new("id", Form::Text, "Id of the node, if nodes are a list.").or(&["name"]),
     Field::new(
         "type",
         Form::Words(NODE_TYPES),
-        "What it does; found out from the other fields when not given.",
+        "Kind of the node. Default: derived from the other fields.",
     ),
-    Field::new("description", Form::Text, "For people."),
+    Field::new("description", Form::Text, "Description for users."),
     Field::new(
         "prompt",
         Form::AnyOf(TEXT_OR_USE),
-        "What the model is asked, a template; `{{ input }}` when not given.",
+        "Prompt for the model, a template. Default: `{{ input }}`.",
     ),
     Field::new(
         "output",
         Form::AnyOf(&[Form::Text, Form::Values]),
-        "The key of the state that gets the answer, `output` when not given; at subgraphs also a map of keys to values.",
+        "State key for the answer. Default: `output`. For subgraphs also a map of keys to values.",
     ),
-    Field::new("actor_ref", Form::Text, "The actor that a subgraph runs.")
+    Field::new("actor_ref", Form::Text, "Actor that a subgraph runs.")
         .or(&["actor_path", "subgraph"]),
     Field::new(
         "input",
         Form::AnyOf(&[Form::Text, Form::Values]),
-        "What a subgraph begins with, key by key; the whole state when not given. At functions, what goes in.",
+        "Initial state of a subgraph, key by key. Default: the whole state. For functions, the input value.",
     ),
     Field::new(
         "conditions",
         Form::Each(&CHECK),
-        "Checks in order, each with the node to go to.",
+        "Conditions in order, each with the node to continue with.",
     )
     .or(&["checks"]),
     Field::new(
         "if",
         Form::AnyOf(CONDITION_FORMS),
-        "One check, with `then` and `else`.",
+        "A single condition, with `then` and `else`.",
     )
     .or(&["check"]),
-    Field::new("then", Form::Text, "Where to go when `if` holds."),
-    Field::new("otherwise", Form::Text, "Where to go when nothing fits.").or(&["else", "default"]),
+    Field::new(
+        "then",
+        Form::Text,
+        "Node to continue with when `if` is true.",
+    ),
+    Field::new(
+        "otherwise",
+        Form::Text,
+        "Node to continue with when nothing matches.",
+    )
+    .or(&["else", "default"]),
     Field::new("rules", Form::Each(&RULE), "Rules of a router, in order."),
     Field::new(
         "message",
         Form::Text,
-        "The text that a router looks at, an expression; the last message when not given.",
+        "Text that a router matches, an expression. Default: the last message.",
     ),
     Field::new(
         "function",
         Form::Text,
-        "A function by name: its `input` goes in, its result to `output`.",
+        "Name of a function, applied to `input`; the result goes to `output`.",
     ),
     Field::new(
         "set",
         Form::Values,
         "Keys of the state and their new values; texts are templates.",
     ),
-    Field::new(
-        "over",
-        Form::Text,
-        "The list that a map goes through, an expression.",
-    )
-    .or(&["items"]),
+    Field::new("over", Form::Text, "List of items of a map, an expression.").or(&["items"]),
     Field::new(
         "item",
         Form::Text,
-        "The key under which an item is seen; `item` when not given.",
+        "Name of the current item. Default: `item`.",
     )
     .or(&["as"]),
     Field::new(
         "each",
         Form::AnyOf(&[Form::Text, Form::One(&NODE)]),
-        "What is done for an item: an actor by name, or a node.",
+        "Work per item: the name of an actor, or a node.",
     )
     .or(&["do"]),
     Field::new(
         "keep_failures",
         Form::Flag,
-        "Whether a failed item is `{error: …}` among the answers; the node fails otherwise.",
+        "Whether a failed item becomes `{error: …}` in the results. Default: the node fails.",
     ),
     Field::new(
         "parallel",
         Form::Texts,
-        "Nodes that begin at the same time.",
+        "First nodes of the concurrent branches.",
     )
     .or(&["branches"]),
-    Field::new("join", Form::Text, "Where the branches meet."),
-    Field::new("concurrency", Form::Count, "How many at the same time."),
+    Field::new("join", Form::Text, "Node where the branches join."),
+    Field::new(
+        "concurrency",
+        Form::Count,
+        "Maximum number of concurrent items or branches.",
+    ),
     Field::new(
         "next",
         Form::AnyOf(&[
@@ -433,36 +434,32 @@ static NODE_OWN: &[Field] = &[
             Form::One(&EDGE),
             Form::EachAnyOf(&[Form::Text, Form::One(&EDGE)]),
         ]),
-        "Where to go afterwards: a node, or several with `when`.",
+        "Node to continue with, or several with `when`.",
     ),
     Field::new("exit", Form::Flag, "Whether the run ends after it.").or(&["is_exit"]),
     Field::new(
         "timeout_seconds",
         Form::Number,
-        "How long one attempt may take.",
+        "Time limit of one attempt, in seconds.",
     )
     .or(&["timeout"]),
     Field::new(
         "retries",
         Form::Count,
-        "How many times a failed attempt is repeated.",
+        "Maximum number of retries of a failed attempt.",
     )
     .or(&["max_retries"]),
     Field::new(
         "on_error",
         Form::Text,
-        "Where to go when it failed for good; the run fails when not given.",
+        "Node to continue with after the last failed attempt. Default: the run fails.",
     ),
     Field::new(
         "template",
         Form::Text,
-        "A template whose fields hold here too.",
+        "Template whose fields are the defaults here.",
     ),
-    Field::new(
-        "with",
-        Form::Values,
-        "What the places of the template are filled with.",
-    ),
+    Field::new("with", Form::Values, "Values of the template's parameters."),
 ];
 
 pub(crate) const NODE_TYPES: &[&str] = &[
@@ -478,16 +475,16 @@ pub(crate) const NODE_TYPES: &[&str] = &[
     "parallel",
 ];
 
-/// A way between two nodes.
+/// An edge between two nodes.
 pub(crate) static EDGE: Section = Section::new(
     "an edge",
     &[&[
-        Field::new("source", Form::Text, "Where it begins; not at `next`.").or(&["from"]),
-        Field::new("target", Form::Text, "Where it leads.").or(&["to"]),
+        Field::new("source", Form::Text, "Source node; not allowed in `next`.").or(&["from"]),
+        Field::new("target", Form::Text, "Target node.").or(&["to"]),
         Field::new(
             "condition",
             Form::AnyOf(CONDITION_FORMS),
-            "When it may be gone; always when not given.",
+            "Condition of the edge. Default: unconditional.",
         )
         .or(&["when"]),
     ]],
@@ -500,10 +497,10 @@ pub(crate) static CONDITION: Section = Section::new(
         Field::new(
             "type",
             Form::Words(&["context_value"]),
-            "`context_value`, or nothing.",
+            "`context_value`, optional.",
         ),
         Field::new("context_value", Form::Text, "A key of the state.").or(&["key", "field"]),
-        Field::new("equals", Form::Any, "What it must be.").or(&["value"]),
+        Field::new("equals", Form::Any, "Expected value.").or(&["value"]),
     ]],
 );
 
@@ -517,8 +514,12 @@ pub(crate) static CHECK: Section = Section::new(
             "An expression over the state.",
         )
         .or(&["condition", "when", "if"]),
-        Field::new("route_to", Form::Text, "Where to go when it holds.")
-            .or(&["target", "to", "then"]),
+        Field::new(
+            "route_to",
+            Form::Text,
+            "Node to continue with when the expression is true.",
+        )
+        .or(&["target", "to", "then"]),
     ]],
 );
 
@@ -529,24 +530,28 @@ pub(crate) static RULE: Section = Section::new(
         Field::new(
             "type",
             Form::Words(&["prefix", "contains", "suffix", "equals"]),
-            "How `value` is looked for.",
+            "How `value` is matched.",
         ),
-        Field::new("value", Form::Text, "The text that is looked for.").or(&["pattern", "text"]),
-        Field::new("prefix", Form::Text, "Fits a text that begins so."),
-        Field::new("contains", Form::Text, "Fits a text with this in it."),
-        Field::new("suffix", Form::Text, "Fits a text that ends so."),
-        Field::new("equals", Form::Text, "Fits exactly this text."),
+        Field::new("value", Form::Text, "Text to match.").or(&["pattern", "text"]),
+        Field::new(
+            "prefix",
+            Form::Text,
+            "Matches a text that starts with this.",
+        ),
+        Field::new("contains", Form::Text, "Matches a text that contains this."),
+        Field::new("suffix", Form::Text, "Matches a text that ends with this."),
+        Field::new("equals", Form::Text, "Matches exactly this text."),
         Field::new(
             "condition",
             Form::AnyOf(CONDITION_FORMS),
-            "Fits when this holds; the text is `message`.",
+            "Expression that must be true; the text is `message`.",
         )
         .or(&["when", "check"]),
-        Field::new("target", Form::Text, "Where to go.").or(&["route_to", "to"]),
+        Field::new("target", Form::Text, "Node to continue with.").or(&["route_to", "to"]),
         Field::new(
             "strip",
             Form::Flag,
-            "Whether a prefix or suffix is taken off; it is when not given.",
+            "Whether a matched prefix or suffix is removed. Default: true.",
         ),
     ]],
 );
@@ -558,58 +563,66 @@ pub(crate) static KEY: Section = Section::new(
         Field::new(
             "reducer",
             Form::Words(REDUCERS),
-            "How updates join it; `replace` when not given.",
+            "How updates are merged. Default: `replace`.",
         ),
-        Field::new("initial", Form::Any, "Its value at the beginning.").or(&["default"]),
+        Field::new("initial", Form::Any, "Initial value.").or(&["default"]),
     ]],
 );
 
-/// What a run may take.
+/// Limits of a run.
 pub(crate) static LIMITS: Section = Section::new(
     "`limits`",
     &[&[
         Field::new(
             "max_steps",
             Form::Count,
-            "Finished nodes; 50 times the nodes and at least 2000 when not given.",
+            "Maximum number of finished nodes. Default: 50 times the number of nodes, at least 2000.",
         ),
         Field::new(
             "max_depth",
             Form::Count,
-            "Subgraphs inside each other; 16 when not given.",
+            "Maximum nesting of subgraphs. Default: 16.",
         ),
-        Field::new("max_model_calls", Form::Count, "Questions to models."),
-        Field::new("max_tool_calls", Form::Count, "Calls of tools."),
+        Field::new(
+            "max_model_calls",
+            Form::Count,
+            "Maximum number of model calls.",
+        ),
+        Field::new(
+            "max_tool_calls",
+            Form::Count,
+            "Maximum number of tool calls.",
+        ),
         Field::new(
             "timeout_seconds",
             Form::Number,
-            "How long the whole run may take.",
+            "Time limit of the whole run, in seconds.",
         )
         .or(&["timeout"]),
-        Field::new("max_cost", Form::Number, "US dollars.").or(&["max_cost_usd"]),
+        Field::new("max_cost", Form::Number, "Maximum cost, in US dollars.").or(&["max_cost_usd"]),
     ]],
 );
 
-/// How much of the conversation is given.
+/// Limits of the conversation that an agent receives.
 pub(crate) static MEMORY: Section = Section::new(
     "`memory`",
     &[&[
         Field::new(
             "enabled",
             Form::Flag,
-            "Whether it is given what was said before; it is when not given.",
+            "Whether the model receives earlier messages. Default: true.",
         ),
-        Field::new("max_messages", Form::Count, "At most so many messages."),
-        Field::new("max_tokens", Form::Count, "At most so many tokens."),
+        Field::new("max_messages", Form::Count, "Maximum number of messages."),
+        Field::new("max_tokens", Form::Count, "Maximum number of tokens."),
     ]],
 );
 
-/// Where tools come from.
+/// Source of tools.
 pub(crate) static TOOL_SOURCE: Section = Section::new(
     "a source of tools",
     &[&[
-        Field::new("type", Form::Words(SOURCE_TYPES), "What it is."),
-        Field::new("name", Form::Text, "Its name."),
+        Field::new("type", Form::Words(SOURCE_TYPES), "Kind of the source."),
+        Field::new("name", Form::Text, "Name of the source."),
     ]],
 );
 
@@ -626,18 +639,17 @@ pub(crate) const SOURCE_TYPES: &[&str] = &[
 pub(crate) static TOOL_CALL: Section = Section::new(
     "a tool",
     &[&[
-        Field::new("tool", Form::Text, "Its name.").or(&["name"]),
-        Field::new("arguments", Form::Values, "What it is given.").or(&["parameters", "args"]),
+        Field::new("tool", Form::Text, "Name of the tool.").or(&["name"]),
+        Field::new("arguments", Form::Values, "Arguments of the tool.").or(&["parameters", "args"]),
     ]],
 );
 
-/// A text of `prompts` where it is used.
+/// A reference to a text of `prompts`.
 pub(crate) static PROMPT_USE: Section = Section::new(
     "a use of a prompt",
     &[&[
-        Field::new("prompt", Form::Text, "Its name in `prompts`.").or(&["template"]),
-        Field::new("with", Form::Values, "What its places are filled with.")
-            .or(&["parameters", "params"]),
+        Field::new("prompt", Form::Text, "Name in `prompts`.").or(&["template"]),
+        Field::new("with", Form::Values, "Values of its parameters.").or(&["parameters", "params"]),
     ]],
 );
 
@@ -645,14 +657,14 @@ pub(crate) static PROMPT_USE: Section = Section::new(
 pub(crate) static PROMPT: Section = Section::new(
     "a prompt",
     &[&[
-        Field::new("template", Form::Text, "The text.").or(&["text", "content"]),
+        Field::new("template", Form::Text, "Text of the prompt.").or(&["text", "content"]),
         Field::new(
             "parameters",
             Form::AnyOf(&[Form::Texts, Form::Values]),
-            "Its places: names, or names with defaults.",
+            "Parameters: names, or names with defaults.",
         )
         .or(&["params"]),
-        Field::new("description", Form::Text, "For people."),
+        Field::new("description", Form::Text, "Description for users."),
     ]],
 );
 
@@ -660,8 +672,7 @@ pub(crate) static PROMPT: Section = Section::new(
 pub(crate) static INSTANCE: Section = Section::new(
     "an instance",
     &[&[
-        Field::new("template", Form::Text, "Its name in `templates`."),
-        Field::new("with", Form::Values, "What its places are filled with.")
-            .or(&["parameters", "params"]),
+        Field::new("template", Form::Text, "Name in `templates`."),
+        Field::new("with", Form::Values, "Values of its parameters.").or(&["parameters", "params"]),
     ]],
 );

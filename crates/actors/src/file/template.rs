@@ -1,21 +1,22 @@
-//! `prompts`, `templates` and `instances`: parts of a file that are written once and used in several
-//! places, each time with other values.
+//! `prompts`, `templates` and `instances`: parts of a file that are written once and used in several places with
+//! different values.
 //!
-//! A place to fill is `{{ name }}`, where `name` is a parameter; every other `{{ … }}` is left for the
-//! run. Uses are replaced by what they stand for right after parsing, so nothing later knows of them.
+//! A placeholder is `{{ name }}`, where `name` is a parameter; every other `{{ … }}` is left for the run. Uses are
+//! expanded right after parsing, so later stages do not know about them.
 
-use super::error::{Complaint, meant};
+use super::error::{broken_rule, meant};
 use super::fields::{Fields, list, map, text};
 use super::tables::{PROMPT, PROMPT_USE};
 use super::tree::{At, Place, Tree};
+use cleveragents_domain::DefinitionFault;
 
-/// Templates inside templates.
-const DEEPEST: usize = 16;
+/// Maximum nesting of templates.
+const MAX_DEPTH: usize = 16;
 
-/// What uses may add to a file, in values.
-const MOST_ADDED: usize = 50_000;
+/// Maximum number of values that expansion may add to a file.
+const MAX_ADDED: usize = 50_000;
 
-/// Fields whose values are data: a `template` in there is none.
+/// Fields whose values are data: a `template` in them has no meaning.
 const DATA: &[&str] = &[
     "arguments",
     "args",
@@ -35,7 +36,7 @@ const DATA: &[&str] = &[
 ];
 
 /// Replaces every use of a prompt or a template in a file.
-pub(super) fn replace_uses(top: &mut At<Tree>) -> Result<(), Complaint> {
+pub(super) fn replace_uses(top: &mut At<Tree>) -> Result<(), DefinitionFault> {
     let Tree::Map(fields) = &top.value else {
         return Ok(());
     };
@@ -47,7 +48,7 @@ pub(super) fn replace_uses(top: &mut At<Tree>) -> Result<(), Complaint> {
         prompts: named("prompts"),
         templates: named("templates"),
     };
-    let mut left = MOST_ADDED;
+    let mut left = MAX_ADDED;
     let Tree::Map(fields) = &mut top.value else {
         return Ok(());
     };
@@ -71,7 +72,7 @@ impl Uses {
         tree: &mut At<Tree>,
         depth: usize,
         left: &mut usize,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), DefinitionFault> {
         let is_prompt = matches!(field, "prompt" | "system_prompt" | "instructions");
         if is_prompt && matches!(tree.value, Tree::Map(_)) {
             *tree = self.prompt(tree)?;
@@ -85,11 +86,11 @@ impl Uses {
                 if fields.iter().any(|(name, _)| name.value == "template") {
                     let made = self.instance(fields, tree.place, left)?;
                     *tree = made;
-                    if depth >= DEEPEST {
-                        return Err(Complaint::rule(
+                    if depth >= MAX_DEPTH {
+                        return Err(broken_rule(
                             tree.place,
-                            "templates stand in each other without end",
-                            "let no template use itself",
+                            "templates use each other recursively",
+                            "remove the recursive use",
                         ));
                     }
                     return self.walk(field, tree, depth + 1, left);
@@ -105,8 +106,8 @@ impl Uses {
         }
     }
 
-    /// The text that a use of a prompt stands for.
-    fn prompt(&self, tree: &At<Tree>) -> Result<At<Tree>, Complaint> {
+    /// Expands a use of a prompt.
+    fn prompt(&self, tree: &At<Tree>) -> Result<At<Tree>, DefinitionFault> {
         let used = Fields::open(tree, &PROMPT_USE, &mut Vec::new())?;
         let name = text(used.needed("prompt", "a use of a prompt")?)?;
         let found = find(self.prompts.as_ref(), &name, "prompt")?;
@@ -125,13 +126,13 @@ impl Uses {
         Ok(filling.fill(body))
     }
 
-    /// The fields of a template with those that stand beside its use, which win.
+    /// Merges the fields of a template with those next to its use, which win.
     fn instance(
         &self,
         fields: &[(At<String>, At<Tree>)],
         place: Place,
         left: &mut usize,
-    ) -> Result<At<Tree>, Complaint> {
+    ) -> Result<At<Tree>, DefinitionFault> {
         let mut name = None;
         let mut with = None;
         let mut own = Vec::new();
@@ -161,8 +162,8 @@ impl Uses {
             fields.extend(own);
         }
         let Some(rest) = left.checked_sub(made.value.size()) else {
-            let message = format!("templates add more than {MOST_ADDED} values to the file");
-            return Err(Complaint::rule(name.place, message, "use them less often"));
+            let message = format!("templates add more than {MAX_ADDED} values to the file");
+            return Err(broken_rule(name.place, message, "use them less often"));
         };
         *left = rest;
         Ok(made)
@@ -173,14 +174,14 @@ fn find<'t>(
     known: Option<&'t At<Tree>>,
     name: &At<String>,
     kind: &str,
-) -> Result<&'t At<Tree>, Complaint> {
+) -> Result<&'t At<Tree>, DefinitionFault> {
     let known = known.map_or(Ok(&[][..]), map)?;
     let found = known.iter().find(|(other, _)| other.value == name.value);
     found.map(|(_, value)| value).ok_or_else(|| {
         let names = known.iter().map(|(other, _)| other.value.as_str());
-        let fix = meant(&name.value, names, || format!("write it in `{kind}s`"));
-        let message = format!("there is no {kind} `{}`", name.value);
-        Complaint::rule(name.place, message, fix)
+        let fix = meant(&name.value, names, || format!("add it to `{kind}s`"));
+        let message = format!("{kind} `{}` does not exist", name.value);
+        broken_rule(name.place, message, fix)
     })
 }
 
@@ -194,7 +195,7 @@ impl<'t> Filling<'t> {
         declared: Option<&'t At<Tree>>,
         given: Option<&'t At<Tree>>,
         whose: &At<String>,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, DefinitionFault> {
         let given = given.map_or(Ok(&[][..]), map)?;
         let mut values: Vec<(&str, &Tree)> = given
             .iter()
@@ -221,8 +222,8 @@ impl<'t> Filling<'t> {
             if !declared.iter().any(|(other, _)| *other == name.value) {
                 let message = format!("`{}` has no parameter `{}`", whose.value, name.value);
                 let known = declared.iter().map(|(other, _)| *other);
-                let fix = meant(&name.value, known, || "leave it out".to_owned());
-                return Err(Complaint::rule(name.place, message, fix));
+                let fix = meant(&name.value, known, || "remove it".to_owned());
+                return Err(broken_rule(name.place, message, fix));
             }
         }
         for (name, default) in declared {
@@ -230,9 +231,9 @@ impl<'t> Filling<'t> {
                 continue;
             }
             if *default == Tree::Null {
-                let message = format!("the parameter `{name}` of `{}` is not given", whose.value);
+                let message = format!("the parameter `{name}` of `{}` has no value", whose.value);
                 let fix = format!("add `with: {{{name}: …}}`");
-                return Err(Complaint::rule(whose.place, message, fix));
+                return Err(broken_rule(whose.place, message, fix));
             }
             values.push((name, default));
         }
@@ -259,7 +260,7 @@ impl<'t> Filling<'t> {
         At::new(value, tree.place)
     }
 
-    /// A text that is nothing but one place becomes the value itself, whatever its type.
+    /// A text that consists of a single placeholder becomes the value itself, whatever its type.
     fn fill_text(&self, text: &str) -> Tree {
         let mut filled = String::new();
         let mut rest = text;

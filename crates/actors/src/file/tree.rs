@@ -1,6 +1,6 @@
-//! [`Tree`]: a YAML file as it is written, every value and every field with its place.
+//! [`Tree`]: a parsed YAML file in which every value and every field has its position.
 //!
-//! A file is parsed once, whatever its shape: 10,000 nodes are read in the time of one pass.
+//! A file is parsed once, whatever its shape: 10,000 nodes are read in one pass.
 
 use std::fmt;
 
@@ -12,11 +12,12 @@ use serde_saphyr::Spanned;
 
 use super::quick;
 
-/// The largest file that is read.
-pub(crate) const LARGEST: usize = 1024 * 1024;
+/// Maximum size of a file, in bytes.
+pub(crate) const MAX_FILE_SIZE: usize = 1024 * 1024;
 
-/// What aliases may add to a file. One that multiplies itself is refused long before it fills memory.
-const MOST_REPLAYED: usize = 50_000;
+/// Maximum number of events that aliases may add to a file. A file whose aliases multiply is refused long before it
+/// fills memory.
+const MAX_REPLAYED: usize = 50_000;
 
 /// Line and column, from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub(crate) struct Place {
     pub(crate) column: u32,
 }
 
-/// Something with its place in the file.
+/// A value with its position in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
@@ -53,11 +54,11 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// What it is, for complaints.
+    /// Name of its type, for errors.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
-            Self::Bool(_) => "a yes or no",
+            Self::Bool(_) => "a boolean",
             Self::Number(_) => "a number",
             Self::Text(_) => "a text",
             Self::List(_) => "a list",
@@ -65,7 +66,7 @@ impl Tree {
         }
     }
 
-    /// How many values it is made of.
+    /// Number of values it consists of.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::List(items) => 1 + items.iter().map(|item| item.value.size()).sum::<usize>(),
@@ -79,7 +80,7 @@ impl Tree {
         }
     }
 
-    /// The same without places.
+    /// Converts to JSON, without positions.
     pub(crate) fn json(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -96,8 +97,8 @@ impl Tree {
         }
     }
 
-    /// Puts the values of variables into every text. One that is nothing but a variable becomes the
-    /// number or boolean that it holds.
+    /// Replaces variables in every text. A text that consists only of a variable becomes the number or boolean that the
+    /// variable contains.
     pub(crate) fn expand(&mut self, expand: &Expand<'_>) -> Result<(), Fault> {
         match self {
             Self::Text(text) if text.contains("${") => {
@@ -122,15 +123,15 @@ impl Tree {
     }
 }
 
-/// Reads a file whole.
+/// Parses a complete file.
 pub(crate) fn parse(text: &str) -> Result<At<Tree>, Fault> {
-    if text.len() > LARGEST {
+    if text.len() > MAX_FILE_SIZE {
         let message = format!(
-            "the file has {} bytes, and at most {LARGEST} are read",
+            "the file has {} bytes; the maximum is {MAX_FILE_SIZE}",
             text.len()
         );
         return Err(
-            Fault::new(message).fixed_by("divide it: other actors are named with `type: subgraph`")
+            Fault::new(message).fixed_by("split it: use other actors with `type: subgraph`")
         );
     }
     match quick::parse(text) {
@@ -139,27 +140,27 @@ pub(crate) fn parse(text: &str) -> Result<At<Tree>, Fault> {
     }
 }
 
-/// Reads a file with all that YAML has, or tells what is wrong with it.
+/// Parses a file with full YAML support, or returns the error.
 pub(super) fn parse_general(text: &str) -> Result<At<Tree>, Fault> {
     let options = serde_saphyr::options! {
-        // `no`, `on` and the like are words here.
+        // Words such as `no` and `on` are texts here.
         strict_booleans: true,
         with_snippet: false,
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPLAYED },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED },
     };
-    let spanned: Spanned<Tree> = yaml::read_with(text, options).map_err(in_our_words)?;
+    let spanned: Spanned<Tree> = yaml::read_with(text, options).map_err(reword_alias_error)?;
     Ok(at(spanned))
 }
 
-/// What the parser says about aliases that are too much for it.
-fn in_our_words(fault: Fault) -> Fault {
+/// Rewords the parser's error about excessive aliases.
+fn reword_alias_error(fault: Fault) -> Fault {
     if !fault.message.contains("alias replay limit") {
         return fault;
     }
     Fault {
-        message: "aliases make the file too large".to_owned(),
+        message: "the file is too large after expanding aliases".to_owned(),
         nearest: None,
-        fix: Some("write it without so many aliases".to_owned()),
+        fix: Some("use fewer aliases".into()),
         ..fault
     }
 }

@@ -1,5 +1,4 @@
-//! [`Asker`]: the work of a step that others do, an agent, tools or a subgraph, with its attempts and its
-//! time.
+//! [`Asker`]: runs the external work of a step (an agent, tools or a subgraph) with its retries and timeout.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +10,21 @@ use super::reach::Reach;
 use super::view::{View, text_of};
 use super::walk::{Scene, Tally, Walk};
 use crate::graph::{Actor, AgentNode, Key, Memory, Node, SubgraphNode, ToolNode};
-use crate::ports::{AgentCall, Allowance as _, Answer, Failure, Taken, ToolStep};
+use crate::ports::{AgentCall, Allowance as _, Answer, Failure, StepUsage, ToolStep};
 use crate::state::{Reducer, State, key};
 
-/// What a step needs to have its work done.
+/// Context for the external work of a step.
 pub(super) struct Asker<'a> {
     pub(super) scene: &'a Scene<'a>,
     pub(super) reach: &'a Reach<'a>,
     pub(super) path: &'a str,
     pub(super) node: &'a Node,
-    /// Whether the answer is what people wait for.
+    /// Whether the answer is shown to the user.
     pub(super) is_shown: bool,
     pub(super) tally: &'a mut Tally,
 }
 
-/// How a subgraph ended.
+/// Result of a subgraph.
 pub(super) struct Inner {
     context: Value,
     state: State,
@@ -34,7 +33,7 @@ pub(super) struct Inner {
 }
 
 impl Asker<'_> {
-    /// Asks a model; gives the question and the answer.
+    /// Calls a model; returns the prompt and the answer.
     pub(super) fn agent(
         &mut self,
         node: &AgentNode,
@@ -76,18 +75,18 @@ impl Asker<'_> {
         Ok((prompt, answer))
     }
 
-    /// What an agent without a prompt is asked.
+    /// Prompt of an agent that has no prompt.
     fn question(&self, view: View<'_>) -> Result<String, crate::ExpressionError> {
         view.state.get(key::INPUT).map(text_of).ok_or_else(|| {
             crate::ExpressionError(format!(
-                "node `{}` has no `prompt`, and the state has no `{}` to ask instead",
+                "node `{}` has no `prompt`, and the state has no `{}` to use instead",
                 self.node.id,
                 key::INPUT
             ))
         })
     }
 
-    /// Calls tools, one after the other. A repeated attempt goes on with the call that failed.
+    /// Calls tools in sequence. A retry continues with the call that failed.
     pub(super) fn tools(&mut self, node: &ToolNode, view: View<'_>) -> Result<Value, Halt> {
         let mut answers: Vec<Value> = Vec::with_capacity(node.calls.len());
         self.attempts(|asker, attempt, reach| {
@@ -98,7 +97,7 @@ impl Asker<'_> {
                     .map_err(|why| Halt::expression(asker.path, why))?;
                 let claim = asker.scene.budget.claim();
                 if !claim.call(1) {
-                    return Err(claim.settle(Taken::default()).unwrap_or(Halt::Stopped));
+                    return Err(claim.finish(StepUsage::default()).unwrap_or(Halt::Stopped));
                 }
                 let answer = asker.scene.common.executor.tool(&ToolStep {
                     path: asker.path,
@@ -120,7 +119,7 @@ impl Asker<'_> {
         })
     }
 
-    /// Counts what an answer took, or a failure. Of a failure for want of something the limit is told.
+    /// Counts the usage of an answer or a failure. A failure caused by a limit reports that limit.
     fn took(
         &mut self,
         answer: Result<Answer, Failure>,
@@ -132,11 +131,11 @@ impl Asker<'_> {
             Err(failure) => (failure.taken, Err(Halt::failed(self.path, failure, reach))),
         };
         self.tally.taken = self.tally.taken.plus(taken);
-        let limit = claim.settle(taken);
+        let limit = claim.finish(taken);
         result.map_err(|halt| limit.unwrap_or(halt))
     }
 
-    /// Makes attempts, each in its time, until one succeeds or none is left.
+    /// Makes attempts, each with its timeout, until one succeeds or none is left.
     fn attempts<T>(
         &mut self,
         mut work: impl FnMut(&mut Self, u32, &Reach<'_>) -> Result<T, Halt>,
@@ -155,7 +154,7 @@ impl Asker<'_> {
         }
     }
 
-    /// Runs a subgraph. A repeated attempt begins anew, under paths of its own.
+    /// Runs a subgraph. A retry starts over, under paths of its own.
     pub(super) fn subgraph(&mut self, node: &SubgraphNode, view: View<'_>) -> Result<Inner, Halt> {
         self.scene.budget.begin_subgraph()?;
         let mut input = match &node.input {
@@ -176,7 +175,7 @@ impl Asker<'_> {
         })
     }
 
-    /// One attempt at a subgraph.
+    /// Makes one attempt at a subgraph.
     fn inside(
         &mut self,
         actor: &Actor,
@@ -191,7 +190,7 @@ impl Asker<'_> {
         let mut walk = Walk::new(&scene, own.as_ref().unwrap_or(reach), prefix, input);
         walk.is_shown = self.is_shown;
         walk.change = Some(State::default());
-        let gone = walk.go(actor.graph.entry, None);
+        let gone = walk.walk_to_exit(actor.graph.entry, None);
         let inside = &mut self.tally.inside;
         inside.steps += walk.inside.steps;
         inside.taken = inside.taken.plus(walk.inside.taken);
@@ -218,10 +217,10 @@ impl Inner {
         }
     }
 
-    /// What the subgraph changes in the state above it.
+    /// The update that the subgraph makes to the outer state.
     ///
-    /// Without a word about it in the file, that is every key it changed: by what its updates came to
-    /// together where both actors join the key in the same way, else by the value it left.
+    /// Without an explicit `output`, that is every key it changed: as the combined update where both actors use the
+    /// same reducer for the key, else as the final value.
     pub(super) fn update(
         mut self,
         node: &SubgraphNode,
@@ -237,7 +236,7 @@ impl Inner {
         let own = &node.actor.graph.keys;
         let mut update = std::mem::take(&mut self.change).into_values();
         for (key, value) in &mut update {
-            if Reducer::of(key, own) != Reducer::of(key, above)
+            if Reducer::for_key(key, own) != Reducer::for_key(key, above)
                 && let Some(left) = self.state.get(key)
             {
                 *value = left.clone();
@@ -246,7 +245,7 @@ impl Inner {
         Ok(update)
     }
 
-    /// What the subgraph answers as one item of a map.
+    /// Result of the subgraph as one item of a map.
     pub(super) fn answer(self, node: &SubgraphNode, path: &str) -> Result<Value, Halt> {
         let Some(pairs) = &node.output else {
             return Ok(output_of(&self.state, self.answer));
@@ -259,7 +258,7 @@ impl Inner {
     }
 }
 
-/// What a run answers: its `output`, else the last answer.
+/// Result of a run: its `output`, else the last answer.
 pub(super) fn output_of(state: &State, last: Option<Value>) -> Value {
     match state.get(key::OUTPUT) {
         Some(output) => output.clone(),
@@ -267,7 +266,7 @@ pub(super) fn output_of(state: &State, last: Option<Value>) -> Value {
     }
 }
 
-/// The one value of an update, or all of it when there are several.
+/// The only value of an update, or the whole update when there are several.
 pub(super) fn single(mut update: Map<String, Value>) -> Value {
     if update.len() == 1
         && let Some(value) = update.values_mut().next()
@@ -277,10 +276,10 @@ pub(super) fn single(mut update: Map<String, Value>) -> Value {
     Value::Object(update)
 }
 
-/// How many letters a token has, roughly and rather too few.
-const LETTERS_OF_A_TOKEN: u64 = 4;
+/// Characters per token, a low estimate.
+const CHARACTERS_PER_TOKEN: u64 = 4;
 
-/// What an agent is given of the conversation: its end.
+/// The end of the conversation that an agent receives.
 fn remembered(memory: Memory, state: &State) -> &[Value] {
     let messages = state.get(key::MESSAGES).and_then(Value::as_array);
     let Some(messages) = messages.filter(|_| memory.enabled) else {
@@ -303,7 +302,7 @@ fn remembered(memory: Memory, state: &State) -> &[Value] {
             let letters = content
                 .as_str()
                 .map_or_else(|| content.to_string().len(), str::len);
-            let tokens = (letters as u64).div_ceil(LETTERS_OF_A_TOKEN);
+            let tokens = (letters as u64).div_ceil(CHARACTERS_PER_TOKEN);
             let fits = tokens <= left;
             left = left.saturating_sub(tokens);
             fits

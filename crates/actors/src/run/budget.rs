@@ -1,5 +1,4 @@
-//! [`Budget`]: what an actor at work has taken, and its limits. What a subgraph takes, all actors above
-//! it have taken too.
+//! [`Budget`]: usage of a running actor, and its limits. The usage of a subgraph also counts for all actors above it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::error::LimitKind;
 use super::halt::Halt;
 use crate::graph::Limits;
-use crate::ports::{Allowance, Inside, Taken};
+use crate::ports::{Allowance, Inside, StepUsage};
 
 pub(super) struct Budget<'a> {
     above: Option<&'a Self>,
@@ -17,10 +16,10 @@ pub(super) struct Budget<'a> {
     count: Mutex<Count>,
 }
 
-/// What was taken, and what is claimed by nodes that are at work.
+/// Usage so far, and amounts claimed by running nodes.
 #[derive(Default)]
 struct Count {
-    taken: Taken,
+    taken: StepUsage,
     claimed: Calls,
 }
 
@@ -30,7 +29,7 @@ struct Calls {
     tools: u64,
 }
 
-/// What a node is about to do.
+/// Kind of call that a node is about to make.
 #[derive(Clone, Copy)]
 pub(super) enum Call {
     Model,
@@ -42,7 +41,7 @@ impl<'a> Budget<'a> {
         Self::new(None, limits, 0)
     }
 
-    /// That of a subgraph.
+    /// Creates the budget of a subgraph.
     pub(super) fn below(&'a self, limits: Limits) -> Self {
         Budget::new(Some(self), limits, self.depth + 1)
     }
@@ -65,11 +64,11 @@ impl<'a> Budget<'a> {
         self.steps.load(Ordering::Relaxed)
     }
 
-    pub(super) fn taken(&self) -> Taken {
+    pub(super) fn taken(&self) -> StepUsage {
         lock(&self.count).taken
     }
 
-    /// Claims for a node that begins to work.
+    /// Creates the claim of a starting node.
     pub(super) fn claim(&self) -> Claim<'_> {
         Claim {
             budget: self,
@@ -78,7 +77,7 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// The limit on time is reached.
+    /// The halt for an expired time limit.
     pub(super) fn late(&self) -> Halt {
         let timeout = self.limits.timeout.unwrap_or_default();
         let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
@@ -93,12 +92,12 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// This one and all above it.
+    /// This budget and all above it.
     fn chain(&self) -> impl Iterator<Item = &Budget<'a>> {
         std::iter::successors(Some(self), |budget| budget.above)
     }
 
-    /// Another step begins.
+    /// Counts another step.
     pub(super) fn begin_step(&self) -> Result<(), Halt> {
         for budget in self.chain() {
             let limit = budget.limits.max_steps;
@@ -109,7 +108,7 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// A subgraph begins at one more than the depth of this.
+    /// Checks the depth of a subgraph that starts.
     pub(super) fn begin_subgraph(&self) -> Result<(), Halt> {
         for budget in self.chain() {
             let limit = budget.limits.max_depth;
@@ -120,7 +119,7 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// A question or a call begins: there must be something left for it.
+    /// Checks that a model or tool call is within the limits.
     pub(super) fn begin_call(&self, call: Call) -> Result<(), Halt> {
         for budget in self.chain() {
             budget.require(call, 1, &lock(&budget.count))?;
@@ -128,7 +127,7 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// Whether so many more are within the limits of this one.
+    /// Checks that `more` calls are within the limits of this budget.
     fn require(&self, call: Call, more: u64, count: &Count) -> Result<(), Halt> {
         let (limits, taken, claimed) = (&self.limits, &count.taken, count.claimed);
         let (kind, limit, calls) = match call {
@@ -156,9 +155,9 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
-    /// Something was taken.
-    pub(super) fn take(&self, more: Taken) {
-        if more == Taken::default() {
+    /// Adds usage.
+    pub(super) fn take(&self, more: StepUsage) {
+        if more == StepUsage::default() {
             return;
         }
         for budget in self.chain() {
@@ -167,7 +166,7 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// What was taken inside a recalled step.
+    /// Adds the usage inside a reused step.
     pub(super) fn take_inside(&self, inside: Inside) {
         self.take(inside.taken);
         for budget in self.chain() {
@@ -175,7 +174,7 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// After a step: whether more was taken than is allowed.
+    /// Checks after a step whether a limit is exceeded.
     pub(super) fn check(&self) -> Result<(), Halt> {
         for budget in self.chain() {
             let limits = &budget.limits;
@@ -211,8 +210,8 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// What a node at work has claimed of the limits of its actor and of those above, so that nodes at work at
-/// the same time do not exceed them together.
+/// Amounts that a running node has claimed from the limits of its actor and of those above, so that concurrent nodes do
+/// not exceed them together.
 pub(super) struct Claim<'a> {
     budget: &'a Budget<'a>,
     calls: Mutex<Calls>,
@@ -221,20 +220,20 @@ pub(super) struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Claims so many more, from every budget or from none.
+    /// Claims `more` calls, from every budget or from none.
     fn more(&self, call: Call, more: u64) -> bool {
         if self.refused.get().is_some() {
             return false;
         }
-        let calls = Calls::of(call, more);
+        let calls = Calls::from_call(call, more);
         for (below, budget) in self.budget.chain().enumerate() {
             let mut count = lock(&budget.count);
             if let Err(halt) = budget.require(call, more, &count) {
                 drop(count);
                 for budget in self.budget.chain().take(below) {
-                    lock(&budget.count).claimed.give_back(calls);
+                    lock(&budget.count).claimed.subtract(calls);
                 }
-                // Of two refusals the first is told.
+                // Of two refusals the first is reported.
                 let _told = self.refused.set(halt);
                 return false;
             }
@@ -244,12 +243,12 @@ impl Claim<'_> {
         true
     }
 
-    /// The work is over: what was claimed becomes what was taken. Gives the limit that ended it, if one did.
-    pub(super) fn settle(self, taken: Taken) -> Option<Halt> {
+    /// Ends the work: replaces the claimed amounts by the actual usage. Returns the limit that ended it, if any.
+    pub(super) fn finish(self, taken: StepUsage) -> Option<Halt> {
         let calls = *lock(&self.calls);
         for budget in self.budget.chain() {
             let mut count = lock(&budget.count);
-            count.claimed.give_back(calls);
+            count.claimed.subtract(calls);
             count.taken = count.taken.plus(taken);
         }
         self.refused.into_inner()
@@ -257,7 +256,7 @@ impl Claim<'_> {
 }
 
 impl Allowance for Claim<'_> {
-    fn count(&self, taken: Taken) {
+    fn count(&self, taken: StepUsage) {
         let calls = Calls {
             models: taken.model_calls,
             tools: taken.tool_calls,
@@ -278,7 +277,7 @@ impl Allowance for Claim<'_> {
 }
 
 impl Calls {
-    const fn of(call: Call, number: u64) -> Self {
+    const fn from_call(call: Call, number: u64) -> Self {
         match call {
             Call::Model => Self {
                 models: number,
@@ -296,7 +295,7 @@ impl Calls {
         self.tools = self.tools.saturating_add(more.tools);
     }
 
-    const fn give_back(&mut self, less: Self) {
+    const fn subtract(&mut self, less: Self) {
         self.models = self.models.saturating_sub(less.models);
         self.tools = self.tools.saturating_sub(less.tools);
     }
@@ -306,7 +305,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Both limits, whichever is narrower.
+/// The stricter of each pair of limits.
 pub(super) fn narrower(first: Limits, second: Limits) -> Limits {
     fn least<T: Ord>(first: Option<T>, second: Option<T>) -> Option<T> {
         match (first, second) {

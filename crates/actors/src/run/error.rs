@@ -1,6 +1,6 @@
-//! [`RunError`]: why a run came to no end.
+//! [`RunError`]: why a run failed or stopped.
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint, hint};
 use serde_json::{Value, json};
 
 use crate::expression::ExpressionError;
@@ -24,7 +24,7 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// The limit as files name it.
+    /// Name of the limit in files.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Steps => "max_steps",
@@ -39,78 +39,77 @@ impl LimitKind {
     const fn unit(self) -> &'static str {
         match self {
             Self::Steps => "finished nodes",
-            Self::Depth => "subgraphs inside each other",
-            Self::ModelCalls => "questions to models",
-            Self::ToolCalls => "calls of tools",
+            Self::Depth => "nested subgraphs",
+            Self::ModelCalls => "model calls",
+            Self::ToolCalls => "tool calls",
             Self::Timeout => "milliseconds",
             Self::Cost => "millionths of a dollar",
         }
     }
 }
 
-/// Why a run came to no end. All but the first four can be gone on with by running again once the reason
-/// is gone.
+/// A run failed or stopped. All but the first four can be resumed by running again once the cause is gone.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A node failed, and has no `on_error`.
     #[error("step `{path}` failed: {failure}")]
     Node {
-        /// Which step.
+        /// Path of the step.
         path: String,
-        /// Why.
+        /// Failure of the node.
         failure: Failure,
     },
-    /// An expression or a template has no value.
+    /// An expression or a template cannot be evaluated.
     #[error("step `{path}`: {why}")]
     Expression {
-        /// Which step.
+        /// Path of the step.
         path: String,
-        /// Why.
+        /// Error of the expression.
         why: ExpressionError,
     },
-    /// No edge of a node matches, and it is no exit.
-    #[error("no edge leads on from step `{path}`, and its node is no exit")]
+    /// No edge of a node matches, and it is not an exit.
+    #[error("no edge of step `{path}` matches, and its node is not an exit")]
     Nowhere {
-        /// Which step.
+        /// Path of the step.
         path: String,
     },
     /// The run reached a limit.
     #[error("the run reached its limit of {limit} {} (`{}`)", kind.unit(), kind.key())]
     Limit {
-        /// Which limit.
+        /// Kind of the limit.
         kind: LimitKind,
-        /// How much it allows, in the unit of the kind.
+        /// Value of the limit, in the unit of the kind.
         limit: u64,
     },
-    /// The run was stopped on request.
-    #[error("the run was stopped")]
+    /// The run was cancelled on request.
+    #[error("the run was cancelled")]
     Cancelled,
-    /// A person has to do something first.
-    #[error("step `{path}` waits for a person: {message}")]
+    /// The user has to act first.
+    #[error("step `{path}` waits for the user: {message}")]
     HumanNeeded {
-        /// Which step.
+        /// Path of the step.
         path: String,
-        /// What is asked for.
+        /// Request to the user.
         message: String,
     },
-    /// A finished step could not be written down.
-    #[error("a finished step could not be written down: {0}")]
+    /// A finished step could not be stored.
+    #[error("a finished step could not be stored: {0}")]
     Log(#[from] LogError),
-    /// The store or the system failed, or the log is not of this actor.
-    #[error("step `{path}` could not go on: {message}")]
+    /// The store or the system failed, or the log belongs to another actor.
+    #[error("step `{path}` could not continue: {message}")]
     Broken {
-        /// Which step.
+        /// Path of the step.
         path: String,
-        /// Why.
+        /// Error message.
         message: String,
     },
 }
 
 impl RunError {
-    /// Whether going on with the run, which keeps the files it began with, would come to the same.
+    /// Whether resuming the run, which keeps its original files, would fail in the same way.
     pub const fn would_repeat(&self) -> bool {
         match self {
-            // The time begins anew.
+            // A resumed run gets a new time limit.
             Self::Limit { kind, .. } => !matches!(kind, LimitKind::Timeout),
             Self::Expression { .. } | Self::Nowhere { .. } => true,
             Self::Node { .. }
@@ -139,32 +138,32 @@ impl Diagnose for RunError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
+    fn hint(&self) -> Option<Hint> {
+        let text = match self {
             Self::Node { failure, .. } if failure.kind == FailureKind::Misfit => {
-                "begin another run, give the node `retries`, choose a model that can be bound to a \
-                 schema, or make the schema simpler"
+                "start another run, give the node `retries`, choose a model that supports structured \
+                 output, or simplify the schema"
             }
             Self::Node { .. } => {
-                "run it again to go on from there, or give the node `retries` or `on_error`"
+                "run it again to resume from there, or give the node `retries` or `on_error`"
             }
             Self::Expression { .. } => {
                 "correct the expression, or set the key before this node: \
-                 `x is defined` and `x | default(…)` speak about keys that may be missing"
+                 `x is defined` and `x | default(…)` handle keys that may be missing"
             }
             Self::Nowhere { .. } => {
                 "give the node an edge without a condition, or name it in `exit_nodes`"
             }
             Self::Limit { kind, .. } => {
-                return Some(format!("raise `{}` if the run is right", kind.key()));
+                return Some(hint!("raise `{}` if the run needs more", kind.key()));
             }
-            Self::Cancelled => "run it again to go on from there",
-            Self::HumanNeeded { .. } => "do what is asked for, then run it again to go on",
+            Self::Cancelled => "run it again to resume from there",
+            Self::HumanNeeded { .. } => "do what the step asks for, then run it again to resume",
             Self::Log(_) | Self::Broken { .. } => {
-                "finished steps are kept: run it again once the cause is gone"
+                "finished steps are stored: run it again when the cause is fixed"
             }
         };
-        Some(hint.to_owned())
+        Some(text.into())
     }
 
     fn details(&self) -> Value {

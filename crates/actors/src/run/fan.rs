@@ -1,4 +1,4 @@
-//! Doing several things at the same time: the branches of parallel nodes and the items of maps.
+//! Concurrent work: the branches of parallel nodes and the items of maps.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +9,17 @@ use super::ask::{Asker, single};
 use super::halt::Halt;
 use super::reach::Reach;
 use super::view::View;
-use super::walk::{Done, Next, Tally, Walk};
+use super::walk::{Next, NodeResult, Tally, Walk};
 use crate::graph::{MapNode, Node, NodeKind, ParallelNode};
 use crate::ports::{Inside, Step};
 use crate::state::{State, kind_of};
 
-/// The kind of a step that is one item of a map.
+/// Step kind of an item of a map.
 const ITEM: &str = "item";
 
-/// Does so many jobs, at most `concurrency` of them at the same time, and gives what they came to in their
-/// order. The first that fails stops the others; of several that failed by themselves, the first in
-/// order is told. One that waits for a person lets the others finish.
+/// Runs jobs, at most `concurrency` of them concurrently, and returns their results in order. The first failure stops
+/// the others; of several failures, the first in order is reported. A job that waits for the user lets the others
+/// finish.
 fn fan<T: Send>(
     jobs: usize,
     concurrency: usize,
@@ -48,7 +48,7 @@ fn fan<T: Send>(
     };
     let span = &tracing::Span::current();
     std::thread::scope(|scope| {
-        // The thread that is here works too.
+        // The current thread works too.
         for _ in 1..concurrency.min(jobs) {
             let spawned = std::thread::Builder::new()
                 .name("run-branch".to_owned())
@@ -57,7 +57,7 @@ fn fan<T: Send>(
                     worker();
                 });
             if spawned.is_err() {
-                // With fewer threads it takes longer, no more.
+                // With fewer threads it only takes longer.
                 break;
             }
         }
@@ -85,13 +85,13 @@ fn fan<T: Send>(
 }
 
 impl Walk<'_> {
-    /// Goes all branches of a parallel node.
+    /// Runs all branches of a parallel node.
     pub(super) fn parallel(
         &self,
         node: &Node,
         parallel: &ParallelNode,
         tally: &mut Tally,
-    ) -> Result<Done, Halt> {
+    ) -> Result<NodeResult, Halt> {
         let inside = Mutex::new(Inside::default());
         let keys = &self.scene.graph().keys;
         let changes = self.reach.timed(node.timeout, self.path(), |reach| {
@@ -103,7 +103,7 @@ impl Walk<'_> {
                     let prefix = format!("{}:{number}/", self.path());
                     let mut walk = Walk::new(self.scene, reach, prefix, self.state.clone());
                     walk.change = Some(State::default());
-                    let gone = walk.go(parallel.branches[number], Some(parallel.join));
+                    let gone = walk.walk_to_exit(parallel.branches[number], Some(parallel.join));
                     add(&inside, walk.inside);
                     gone.map(|()| walk.change.unwrap_or_default())
                 },
@@ -116,14 +116,19 @@ impl Walk<'_> {
                 .join(change.into_values(), keys)
                 .map_err(|why| Halt::mismatch(self.path(), &why))?;
         }
-        Ok(Done {
+        Ok(NodeResult {
             update: update.into_values(),
             next: Next::To(parallel.join),
         })
     }
 
-    /// Does one thing for each item of a list.
-    pub(super) fn map(&self, node: &Node, map: &MapNode, tally: &mut Tally) -> Result<Done, Halt> {
+    /// Does the same work for each item of a list.
+    pub(super) fn map(
+        &self,
+        node: &Node,
+        map: &MapNode,
+        tally: &mut Tally,
+    ) -> Result<NodeResult, Halt> {
         let list = map
             .over
             .value(&self.view())
@@ -131,7 +136,7 @@ impl Walk<'_> {
         let Value::Array(items) = list else {
             return Err(Halt::refused(
                 self.path(),
-                format!("`over` has to be a list, and it is {}", kind_of(&list)),
+                format!("`over` must be a list, but is {}", kind_of(&list)),
             ));
         };
         let inside = Mutex::new(Inside::default());
@@ -151,10 +156,10 @@ impl Walk<'_> {
             Ok(answer)
         });
         tally.inside = total(inside);
-        Ok(Done::of(&map.output, Value::Array(answers?)))
+        Ok(NodeResult::single_key(&map.output, Value::Array(answers?)))
     }
 
-    /// Does, or recalls, one item.
+    /// Executes or reuses one item.
     fn item(
         &self,
         node: &Node,
@@ -189,7 +194,7 @@ impl Walk<'_> {
                 }
             }
         };
-        if common.is_told() {
+        if common.needs_steps() {
             common.finished(&Step {
                 path: path.to_owned(),
                 kind: ITEM.to_owned(),
@@ -205,7 +210,7 @@ impl Walk<'_> {
         Ok(answer)
     }
 
-    /// Has the work of one item done.
+    /// Executes the work of one item.
     fn each(
         &self,
         node: &Node,
@@ -240,8 +245,7 @@ impl Walk<'_> {
             | NodeKind::Map(_)
             | NodeKind::Parallel(_) => Err(Halt::refused(
                 path,
-                "only an agent, a tool, a function or a subgraph can be done for each item"
-                    .to_owned(),
+                "only an agent, a tool, a function or a subgraph can run for each item".to_owned(),
             )),
         }
     }

@@ -1,15 +1,15 @@
-//! [`Halt`]: why a part of a run does not go on, before anybody decided what that means for the run.
+//! [`Halt`]: why a part of a run stops, before it is decided what that means for the run.
 
 use super::error::{LimitKind, RunError};
 use super::reach::Reach;
 use crate::expression::ExpressionError;
-use crate::ports::{Failure, FailureKind, Taken};
+use crate::ports::{Failure, FailureKind, StepUsage};
 use crate::state::Mismatch;
 
-/// Why a part of a run does not go on.
+/// Reason why a part of a run stops.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// Somebody above cancelled it, or its time is over: who, is known above.
+    /// It was cancelled from above, or its time expired; the cause is known above.
     Stopped,
     /// The actor at this depth reached a limit of its own.
     Limit {
@@ -17,18 +17,18 @@ pub(super) enum Halt {
         limit: u64,
         depth: u32,
     },
-    /// Something of its own.
+    /// An error of its own.
     Error(RunError),
 }
 
-/// What a node that has `on_error`, or a map that keeps failures, is told.
+/// The failure as seen by a node with `on_error`, or by a map that keeps failures.
 pub(super) struct Caught {
     pub(super) kind: FailureKind,
     pub(super) message: String,
 }
 
 impl Halt {
-    /// A question or a call failed.
+    /// A model or tool call failed.
     pub(super) fn failed(path: &str, failure: Failure, reach: &Reach<'_>) -> Self {
         let path = path.to_owned();
         let message = failure.message.clone();
@@ -44,12 +44,12 @@ impl Halt {
         }
     }
 
-    /// The node itself failed, and would again.
+    /// The node itself failed, and a retry would fail again.
     pub(super) fn refused(path: &str, message: String) -> Self {
         Self::own(path, FailureKind::Refused, message)
     }
 
-    /// The time of one attempt at the node was over.
+    /// One attempt at the node timed out.
     pub(super) fn late(path: &str, message: String) -> Self {
         Self::own(path, FailureKind::Timeout, message)
     }
@@ -60,12 +60,12 @@ impl Halt {
             failure: Failure {
                 kind,
                 message,
-                taken: Taken::default(),
+                taken: StepUsage::default(),
             },
         })
     }
 
-    /// An expression of the node has no value.
+    /// An expression of the node cannot be evaluated.
     pub(super) fn expression(path: &str, why: ExpressionError) -> Self {
         Self::Error(RunError::Expression {
             path: path.to_owned(),
@@ -73,12 +73,12 @@ impl Halt {
         })
     }
 
-    /// An update does not join the state.
+    /// An update cannot be merged into the state.
     pub(super) fn mismatch(path: &str, why: &Mismatch) -> Self {
         Self::refused(path, why.to_string())
     }
 
-    /// The log is not of this actor.
+    /// The log belongs to another actor.
     pub(super) fn broken(path: &str, message: String) -> Self {
         Self::Error(RunError::Broken {
             path: path.to_owned(),
@@ -86,7 +86,7 @@ impl Halt {
         })
     }
 
-    /// Whether another attempt may succeed.
+    /// Whether a retry may succeed.
     pub(super) const fn is_repeatable(&self) -> bool {
         matches!(
             self,
@@ -95,8 +95,7 @@ impl Halt {
         )
     }
 
-    /// What the step with this path, in an actor at this depth, can be told about it; nothing when the
-    /// run cannot go on all the same.
+    /// The failure as seen by the step with this path, in an actor at this depth; `None` when the run cannot continue.
     pub(super) fn caught(&self, path: &str, depth: u32) -> Option<Caught> {
         match self {
             Self::Error(error @ RunError::Node { path: at, failure }) => Some(Caught {
@@ -132,10 +131,10 @@ impl Halt {
         }
     }
 
-    /// The rank of what waits for a person.
+    /// Rank of a halt that waits for the user.
     pub(super) const WAITING: u8 = 1;
 
-    /// How much it says about why things done at the same time ended: the least first.
+    /// Precedence among several concurrent halts, by how informative each is; lowest first.
     pub(super) const fn rank(&self) -> u8 {
         match self {
             Self::Stopped => 0,

@@ -1,4 +1,4 @@
-//! [`Reach`]: what stops a part of a run, and [`Alarm`], which stops it when its time is over.
+//! [`Reach`]: cancellation and deadline of a part of a run, and [`Alarm`], which cancels it when its time expires.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,18 @@ use cleveragents_process::Cancel;
 
 use super::halt::Halt;
 
-/// What stops a part of a run: a handle of its own, cancelled with those above and when time is over.
+/// Cancellation and deadline of a part of a run: a handle of its own, cancelled with those above it and when its time
+/// expires.
 pub(super) struct Reach<'a> {
     pub(super) cancel: Cancel,
     pub(super) deadline: Option<Instant>,
     alarm: &'a Alarm,
-    /// Kept so that the alarm forgets it in the end.
-    _armed: Option<Armed<'a>>,
+    /// Held so that the alarm is removed in the end.
+    _armed: Option<AlarmGuard<'a>>,
 }
 
 impl<'a> Reach<'a> {
-    /// That of a whole run.
+    /// The reach of a whole run.
     pub(super) fn of_run(
         cancel: &Cancel,
         alarm: &'a Alarm,
@@ -42,7 +43,7 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// One inside this one that can be cancelled alone.
+    /// A nested reach that can be cancelled on its own.
     pub(super) fn part(&self) -> Self {
         Self {
             cancel: self.cancel.child(),
@@ -52,7 +53,7 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// One inside this one that is over after a time.
+    /// A nested reach that ends after a timeout.
     pub(super) fn within(&self, timeout: Duration) -> Self {
         let own = Instant::now().checked_add(timeout);
         match (own, self.deadline) {
@@ -63,7 +64,7 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// Does a part of the work of a step within a time, when one is given.
+    /// Runs a part of a step's work, within a timeout when one is given.
     pub(super) fn timed<T>(
         &self,
         timeout: Option<Duration>,
@@ -76,13 +77,13 @@ impl<'a> Reach<'a> {
         match work(&self.within(timeout)) {
             Err(Halt::Stopped) if !self.is_over() => Err(Halt::late(
                 path,
-                format!("it took longer than {} ms", timeout.as_millis()),
+                format!("timeout after {} ms", timeout.as_millis()),
             )),
             worked => worked,
         }
     }
 
-    /// Whether it was cancelled, or its time is over.
+    /// Whether it was cancelled, or its time expired.
     pub(super) fn is_over(&self) -> bool {
         self.cancel.is_cancelled()
             || self
@@ -90,7 +91,7 @@ impl<'a> Reach<'a> {
                 .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Halts what is to begin when it is over.
+    /// Fails when it was cancelled or its time expired.
     pub(super) fn check(&self) -> Result<(), Halt> {
         if self.is_over() {
             Err(Halt::Stopped)
@@ -100,8 +101,7 @@ impl<'a> Reach<'a> {
     }
 }
 
-/// Cancels handles when their time is over. Its one thread begins with the first time that is set, and
-/// ends with the alarm.
+/// Cancels handles when their time expires. Its single thread starts with the first deadline, and ends with the alarm.
 #[derive(Default)]
 pub(super) struct Alarm {
     clock: Arc<Clock>,
@@ -121,20 +121,20 @@ struct Times {
     is_over: bool,
 }
 
-/// A time that is set; forgotten when dropped.
-struct Armed<'a> {
+/// A set deadline; removed when dropped.
+struct AlarmGuard<'a> {
     alarm: &'a Alarm,
     at: (Instant, u64),
 }
 
-impl Drop for Armed<'_> {
+impl Drop for AlarmGuard<'_> {
     fn drop(&mut self) {
         lock(&self.alarm.clock.times).set.remove(&self.at);
     }
 }
 
 impl Alarm {
-    fn set(&self, when: Instant, cancel: &Cancel) -> Armed<'_> {
+    fn set(&self, when: Instant, cancel: &Cancel) -> AlarmGuard<'_> {
         let at = {
             let mut times = lock(&self.clock.times);
             times.numbers += 1;
@@ -146,13 +146,13 @@ impl Alarm {
         let mut thread = lock(&self.thread);
         if thread.is_none() {
             let clock = Arc::clone(&self.clock);
-            // Without the thread the deadline still reaches everything that looks at it.
+            // Without the thread, code that checks the deadline still sees it.
             *thread = std::thread::Builder::new()
                 .name("run-alarm".to_owned())
                 .spawn(move || clock.watch())
                 .ok();
         }
-        Armed { alarm: self, at }
+        AlarmGuard { alarm: self, at }
     }
 }
 
@@ -185,7 +185,7 @@ impl Drop for Alarm {
         lock(&self.clock.times).is_over = true;
         self.clock.changed.notify_one();
         if let Some(thread) = lock(&self.thread).take() {
-            // A panic there has nothing to say about the run.
+            // A panic there does not concern the run.
             let _ended = thread.join();
         }
     }
@@ -202,7 +202,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_part_ends_with_its_time_and_the_whole_goes_on() {
+    fn a_part_times_out_and_the_whole_continues() {
         let (cancel, alarm) = (Cancel::new(), Alarm::default());
         let whole = Reach::of_run(&cancel, &alarm, Instant::now(), None);
         let part = whole.within(Duration::ZERO);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_before_its_time_is_forgotten() {
+    fn alarms_of_finished_parts_are_removed() {
         let (cancel, alarm) = (Cancel::new(), Alarm::default());
         let whole = Reach::of_run(&cancel, &alarm, Instant::now(), None);
         drop(whole.within(Duration::from_hours(1)));

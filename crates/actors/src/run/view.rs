@@ -1,4 +1,4 @@
-//! [`View`]: the names that expressions see at one place of a run, and how arguments are filled with them.
+//! [`View`]: the names that expressions see at one point of a run, and the evaluation of arguments.
 
 use serde_json::{Map, Value};
 
@@ -6,12 +6,12 @@ use crate::expression::{ExpressionError, Names};
 use crate::graph::Argument;
 use crate::state::{State, key};
 
-/// The state, the context, and perhaps one name more.
+/// The state, the context, and optionally one more name.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) state: &'a State,
     pub(super) context: &'a Value,
-    /// Such as the item of a map.
+    /// For example the item of a map.
     pub(super) extra: Option<(&'a str, &'a Value)>,
 }
 
@@ -26,7 +26,7 @@ impl Names for View<'_> {
 }
 
 impl View<'_> {
-    /// The state that a subgraph begins with when nothing else is said.
+    /// Default initial state of a subgraph.
     pub(super) fn whole(&self) -> State {
         let mut state = self.state.clone();
         if let Some((name, value)) = self.extra {
@@ -35,7 +35,7 @@ impl View<'_> {
         state
     }
 
-    /// The value of an argument.
+    /// Evaluates an argument.
     pub(super) fn fill(&self, argument: &Argument) -> Result<Value, ExpressionError> {
         Ok(match argument {
             Argument::Plain(value) => value.clone(),
@@ -49,7 +49,7 @@ impl View<'_> {
         })
     }
 
-    /// The values of several arguments under their names.
+    /// Evaluates several arguments under their names.
     pub(super) fn fill_all(
         &self,
         fields: &[(String, Argument)],
@@ -61,7 +61,7 @@ impl View<'_> {
     }
 }
 
-/// A value as a text: texts as they are, others as JSON.
+/// A value as text: strings unchanged, others as JSON.
 pub(super) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! [`Walk`]: going from node to node through a graph, or through one branch of it, step by step.
+//! [`Walk`]: traverses a graph, or one branch of it, step by step.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use super::halt::Halt;
 use super::reach::Reach;
 use super::view::View;
 use crate::graph::{Actor, Graph, Node, NodeIndex, NodeKind};
-use crate::ports::{Executor, Inside, RunObserver, Step, StepLog, Taken};
+use crate::ports::{Executor, Inside, RunObserver, Step, StepLog, StepUsage};
 use crate::state::{State, key};
 
-/// What all parts of a run share.
+/// Data shared by all parts of a run.
 pub(super) struct Common<'a> {
     pub(super) executor: &'a dyn Executor,
     pub(super) log: &'a dyn StepLog,
@@ -44,12 +44,12 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// Whether finished steps have to be put together for anybody.
-    pub(super) const fn is_told(&self) -> bool {
+    /// Whether finished steps have to be built for the log or the observer.
+    pub(super) const fn needs_steps(&self) -> bool {
         self.remembers || self.watches
     }
 
-    /// What the log has of a step. It counts as it did when it was done.
+    /// Returns a step from the log and counts its usage.
     pub(super) fn recall(
         &self,
         path: &str,
@@ -66,7 +66,7 @@ impl<'a> Common<'a> {
             return Err(Halt::broken(
                 path,
                 format!(
-                    "the log has a step of kind `{}` there, and the actor one of kind `{kind}`: \
+                    "the log has a step of kind `{}`, but the actor has one of kind `{kind}`: \
                      the log belongs to another version of the actor",
                     step.kind
                 ),
@@ -85,7 +85,7 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// Writes a finished step down, then tells it.
+    /// Stores a finished step, then reports it.
     pub(super) fn finished(&self, step: &Step) -> Result<(), Halt> {
         self.log
             .record(step)
@@ -94,9 +94,9 @@ impl<'a> Common<'a> {
         Ok(())
     }
 
-    /// The present moment, when anybody wants to know.
+    /// The current time, when it is needed.
     pub(super) fn now_ms(&self) -> u64 {
-        if !self.is_told() {
+        if !self.needs_steps() {
             return 0;
         }
         SystemTime::now()
@@ -105,7 +105,7 @@ impl<'a> Common<'a> {
     }
 }
 
-/// An actor at work.
+/// A running actor.
 pub(super) struct Scene<'a> {
     pub(super) common: &'a Common<'a>,
     pub(super) actor: &'a Actor,
@@ -114,7 +114,7 @@ pub(super) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// The context of the run is stronger than that of the actor.
+    /// Creates a scene. The context of the run overrides that of the actor.
     pub(super) fn new(common: &'a Common<'a>, actor: &'a Actor, budget: Budget<'a>) -> Self {
         let mut context = actor.context.clone();
         for (name, value) in common.context {
@@ -133,43 +133,43 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What a step took so far.
+/// Usage of a step so far.
 #[derive(Default)]
 pub(super) struct Tally {
-    pub(super) taken: Taken,
+    pub(super) taken: StepUsage,
     pub(super) inside: Inside,
 }
 
 impl Tally {
-    const fn all(&self) -> Taken {
+    const fn all(&self) -> StepUsage {
         self.taken.plus(self.inside.taken)
     }
 }
 
-/// What a node came to.
-pub(super) struct Done {
+/// Result of a node.
+pub(super) struct NodeResult {
     pub(super) update: Map<String, Value>,
     pub(super) next: Next,
 }
 
-/// Where a node says to go.
+/// Continuation after a node.
 pub(super) enum Next {
-    /// There.
+    /// With this node.
     To(NodeIndex),
-    /// Nowhere, or by the edges.
+    /// With its edges, or not at all.
     On,
 }
 
-/// One way through a graph: of a whole graph, or of a branch.
+/// A traversal of a whole graph, or of a branch.
 pub(super) struct Walk<'a> {
     pub(super) scene: &'a Scene<'a>,
     pub(super) reach: &'a Reach<'a>,
-    /// Whether exits here are what people wait for.
+    /// Whether answers at exits are shown to the user.
     pub(super) is_shown: bool,
     pub(super) state: State,
-    /// What the steps came to together, when somebody above wants to know.
+    /// Combined updates of the steps, when the caller needs them.
     pub(super) change: Option<State>,
-    /// What was done.
+    /// Work done so far.
     pub(super) inside: Inside,
     /// The last answer that did not go to the key `output`.
     pub(super) answer: Option<Value>,
@@ -179,7 +179,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk whose paths begin with a prefix.
+    /// Creates a walk whose paths start with a prefix.
     pub(super) fn new(
         scene: &'a Scene<'a>,
         reach: &'a Reach<'a>,
@@ -200,7 +200,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The path of the last step, when there was one.
+    /// Path of the last step, if any.
     pub(super) fn last(&self) -> Option<&str> {
         (self.path.len() > self.prefix).then_some(&self.path)
     }
@@ -217,8 +217,12 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes from a node to an end, or to where branches meet.
-    pub(super) fn go(&mut self, from: NodeIndex, until: Option<NodeIndex>) -> Result<(), Halt> {
+    /// Walks from a node to an exit, or to the node where branches meet.
+    pub(super) fn walk_to_exit(
+        &mut self,
+        from: NodeIndex,
+        until: Option<NodeIndex>,
+    ) -> Result<(), Halt> {
         let mut at = Some(from);
         while let Some(index) = at.filter(|index| Some(*index) != until) {
             self.reach.check()?;
@@ -229,7 +233,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Does one step, or recalls it; gives the node that comes next.
+    /// Executes or reuses one step; returns the next node.
     fn step(&mut self, index: NodeIndex) -> Result<Option<NodeIndex>, Halt> {
         let common = self.scene.common;
         let node = &self.scene.graph().nodes[index.0 as usize];
@@ -241,14 +245,14 @@ impl<'a> Walk<'a> {
         common.started(&self.path, kind);
         let started_ms = common.now_ms();
         let mut tally = Tally::default();
-        let done = self.work(node, &mut tally).and_then(|done| {
+        let done = self.run_node(node, &mut tally).and_then(|done| {
             self.check(&done.update)?;
             Ok(done)
         });
         let (done, error) = match done {
             Ok(done) => (done, None),
             Err(halt) => {
-                if let Some((done, message)) = self.go_on(node, &halt) {
+                if let Some((done, message)) = self.continue_after_error(node, &halt) {
                     (done, Some(message))
                 } else {
                     self.inside.taken = self.inside.taken.plus(tally.all());
@@ -256,13 +260,13 @@ impl<'a> Walk<'a> {
                 }
             }
         };
-        let told = common.is_told().then(|| done.update.clone());
+        let stored_update = common.needs_steps().then(|| done.update.clone());
         self.join(node, done.update)?;
         let next = match done.next {
             Next::To(target) => Some(target),
             Next::On => self.edge(node)?,
         };
-        if let Some(update) = told {
+        if let Some(update) = stored_update {
             common.finished(&Step {
                 path: self.path.clone(),
                 kind: kind.to_owned(),
@@ -284,7 +288,7 @@ impl<'a> Walk<'a> {
         let visits = &mut self.visits[index.0 as usize];
         self.path.truncate(self.prefix);
         self.path.push_str(&node.id);
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _written = write!(self.path, "#{visits}");
         *visits = visits.saturating_add(1);
     }
@@ -304,7 +308,7 @@ impl<'a> Walk<'a> {
             .map_err(|why| Halt::mismatch(&self.path, &why))
     }
 
-    /// Joins the update of a step with the state.
+    /// Merges the update of a step into the state.
     fn join(&mut self, node: &Node, update: Map<String, Value>) -> Result<(), Halt> {
         let keys = &self.scene.graph().keys;
         if let Some(answer) = answer_in(&node.kind, &update) {
@@ -320,7 +324,7 @@ impl<'a> Walk<'a> {
             .map_err(|why| Halt::mismatch(&self.path, &why))
     }
 
-    /// Where the edges of a node lead.
+    /// The node that the edges of a node lead to.
     fn edge(&self, node: &Node) -> Result<Option<NodeIndex>, Halt> {
         if node.is_exit {
             return Ok(None);
@@ -341,8 +345,8 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    /// How the run goes on after a failure, when the node says so.
-    fn go_on(&self, node: &Node, halt: &Halt) -> Option<(Done, String)> {
+    /// Continuation of the run after a failure, when the node defines one.
+    fn continue_after_error(&self, node: &Node, halt: &Halt) -> Option<(NodeResult, String)> {
         let target = node.on_error?;
         let caught = halt.caught(&self.path, self.scene.budget.depth())?;
         let error = json!({
@@ -350,7 +354,7 @@ impl<'a> Walk<'a> {
             "message": caught.message,
             "kind": caught.kind,
         });
-        let done = Done {
+        let done = NodeResult {
             update: Map::from_iter([(key::ERROR.to_owned(), error)]),
             next: Next::To(target),
         };
@@ -366,7 +370,7 @@ impl<'a> Walk<'a> {
                     return Err(Halt::broken(
                         &self.path,
                         format!(
-                            "the log goes on with node `{id}`, and no way of the actor leads there: \
+                            "the log continues with node `{id}`, but no edge of the actor leads there: \
                              the log belongs to another version of the actor"
                         ),
                     ));
@@ -382,7 +386,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Everywhere a node may lead.
+/// All possible successors of a node.
 fn successors(node: &Node) -> impl Iterator<Item = NodeIndex> + '_ {
     let edges = node.edges.iter().map(|edge| edge.target);
     let own: Vec<NodeIndex> = match &node.kind {
@@ -404,7 +408,7 @@ fn successors(node: &Node) -> impl Iterator<Item = NodeIndex> + '_ {
     edges.chain(own).chain(node.on_error)
 }
 
-/// The kind of a node, as files say it.
+/// Kind of a node, as in files.
 const fn kind_name(kind: &NodeKind) -> &'static str {
     match kind {
         NodeKind::Agent(_) => "agent",
@@ -418,8 +422,8 @@ const fn kind_name(kind: &NodeKind) -> &'static str {
     }
 }
 
-/// The answer in the update of a step, of nodes that have one, unless it is in `output` anyway. It depends
-/// on what is recorded only, so a recalled step has the same.
+/// The answer in the update of a step, for nodes that have one, unless it is already in `output`. It depends only on
+/// what is stored, so a reused step has the same answer.
 fn answer_in<'a>(kind: &NodeKind, update: &'a Map<String, Value>) -> Option<&'a Value> {
     let key = match kind {
         NodeKind::Agent(agent) => &agent.output,

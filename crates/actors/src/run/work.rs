@@ -1,19 +1,19 @@
-//! What each kind of node does.
+//! The work of each kind of node.
 
 use serde_json::{Map, Value, json};
 
 use super::ask::Asker;
 use super::halt::Halt;
 use super::view::{View, text_of};
-use super::walk::{Done, Next, Tally, Walk};
+use super::walk::{Next, NodeResult, Tally, Walk};
 use crate::graph::{
     AgentNode, ConditionalNode, Fits, FunctionNode, Node, NodeKind, RouterNode, SubgraphNode,
 };
 use crate::state::key;
 
 impl Walk<'_> {
-    /// Does the work of a node.
-    pub(super) fn work(&self, node: &Node, tally: &mut Tally) -> Result<Done, Halt> {
+    /// Executes the work of a node.
+    pub(super) fn run_node(&self, node: &Node, tally: &mut Tally) -> Result<NodeResult, Halt> {
         match &node.kind {
             NodeKind::Function(function) => self.function(function),
             NodeKind::Conditional(conditional) => self.conditional(conditional),
@@ -21,7 +21,7 @@ impl Walk<'_> {
             NodeKind::Agent(agent) => self.agent(node, agent, tally),
             NodeKind::Tool(tool) => {
                 let answer = self.asker(node, tally).tools(tool, self.view())?;
-                Ok(Done::of(&tool.output, answer))
+                Ok(NodeResult::single_key(&tool.output, answer))
             }
             NodeKind::Subgraph(subgraph) => self.subgraph(node, subgraph, tally),
             NodeKind::Map(map) => self.map(node, map, tally),
@@ -40,37 +40,37 @@ impl Walk<'_> {
         }
     }
 
-    fn function(&self, function: &FunctionNode) -> Result<Done, Halt> {
+    fn function(&self, function: &FunctionNode) -> Result<NodeResult, Halt> {
         let update = self
             .view()
             .fill_all(&function.set)
             .map_err(|why| Halt::expression(self.path(), why))?;
-        Ok(Done {
+        Ok(NodeResult {
             update,
             next: Next::On,
         })
     }
 
-    fn conditional(&self, node: &ConditionalNode) -> Result<Done, Halt> {
+    fn conditional(&self, node: &ConditionalNode) -> Result<NodeResult, Halt> {
         let view = self.view();
         for (condition, target) in &node.conditions {
             let holds = condition
                 .holds(&view)
                 .map_err(|why| Halt::expression(self.path(), why))?;
             if holds {
-                return Ok(Done {
+                return Ok(NodeResult {
                     update: Map::new(),
                     next: Next::To(*target),
                 });
             }
         }
-        Ok(Done {
+        Ok(NodeResult {
             update: Map::new(),
             next: node.otherwise.map_or(Next::On, Next::To),
         })
     }
 
-    fn router(&self, router: &RouterNode) -> Result<Done, Halt> {
+    fn router(&self, router: &RouterNode) -> Result<NodeResult, Halt> {
         let view = self.view();
         let message = match &router.message {
             Some(expression) => text_of(
@@ -108,13 +108,13 @@ impl Walk<'_> {
                 break;
             }
         }
-        Ok(Done {
+        Ok(NodeResult {
             update: Map::from_iter([(key::ROUTED_MESSAGE.to_owned(), passed_on.into())]),
             next,
         })
     }
 
-    /// What was said last; the question of the run when nothing was.
+    /// The last message; the input of the run when there is none.
     fn last_message(&self) -> String {
         let last = self
             .state
@@ -127,13 +127,13 @@ impl Walk<'_> {
         }
     }
 
-    fn agent(&self, node: &Node, agent: &AgentNode, tally: &mut Tally) -> Result<Done, Halt> {
+    fn agent(&self, node: &Node, agent: &AgentNode, tally: &mut Tally) -> Result<NodeResult, Halt> {
         let (prompt, answer) = self.asker(node, tally).agent(agent, self.view())?;
-        let said = json!([
+        let messages = json!([
             {"role": "user", "content": prompt},
             {"role": "assistant", "content": text_of(&answer)},
         ]);
-        let mut done = Done::of(key::MESSAGES, said);
+        let mut done = NodeResult::single_key(key::MESSAGES, messages);
         done.update.insert(agent.output.clone(), answer);
         Ok(done)
     }
@@ -143,18 +143,18 @@ impl Walk<'_> {
         node: &Node,
         subgraph: &SubgraphNode,
         tally: &mut Tally,
-    ) -> Result<Done, Halt> {
+    ) -> Result<NodeResult, Halt> {
         let inner = self.asker(node, tally).subgraph(subgraph, self.view())?;
-        Ok(Done {
+        Ok(NodeResult {
             update: inner.update(subgraph, self.path(), &self.scene.graph().keys)?,
             next: Next::On,
         })
     }
 }
 
-impl Done {
-    /// One key is updated.
-    pub(super) fn of(key: &str, value: Value) -> Self {
+impl NodeResult {
+    /// The result of a node that updates one key.
+    pub(super) fn single_key(key: &str, value: Value) -> Self {
         Self {
             update: Map::from_iter([(key.to_owned(), value)]),
             next: Next::On,

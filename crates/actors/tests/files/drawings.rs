@@ -1,4 +1,4 @@
-//! What drawings look like, and that nothing in a file can break out of them.
+//! Tests of drawings, and that no content of a file can break out of them.
 
 use cleveragents_actors::draw;
 
@@ -40,8 +40,8 @@ all (parallel joins at judge)
 }
 
 #[test]
-fn mermaid_has_a_line_for_each_way() {
-    let drawn = draw::mermaid(&actor(REVIEW));
+fn mermaid_has_a_line_for_each_edge() {
+    let drawn = draw::mermaid(&draw::diagram(&actor(REVIEW)));
     for line in [
         "flowchart TD",
         "    start([start]) --> n0",
@@ -60,10 +60,10 @@ fn nothing_breaks_out_of_a_drawing() {
         "name: local/x\ntype: graph\nnodes:\n  a:\n    if: \"x == '\\\"]; <script>&\\e[2J\\n'\"\n    then: b\n    else: b\n  \
          b: {prompt: x, model: 'openai/<b>\"]'}\n",
     );
-    let svg = draw::svg(&actor);
+    let svg = draw::svg(&draw::diagram(&actor));
     assert!(!svg.contains("<script") && !svg.contains("<b>"), "{svg}");
     assert_eq!(svg.matches('<').count(), svg.matches('>').count());
-    let mermaid = draw::mermaid(&actor);
+    let mermaid = draw::mermaid(&draw::diagram(&actor));
     assert!(
         !mermaid.contains("<script") && !mermaid.contains("\"]; "),
         "{mermaid}"
@@ -88,5 +88,5 @@ fn a_long_chain_is_drawn_without_a_deep_stack() {
     text.push_str("  n5000: {set: {a: 1}}\n");
     let actor = actor(&text);
     assert_eq!(draw::text(&actor).lines().count(), 5_002);
-    assert!(draw::svg(&actor).ends_with("</svg>\n"));
+    assert!(draw::svg(&draw::diagram(&actor)).ends_with("</svg>\n"));
 }

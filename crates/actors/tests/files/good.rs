@@ -1,4 +1,4 @@
-//! Files in which nothing is wrong, and what becomes of them.
+//! Valid files, and what they compile to.
 
 use cleveragents_actors::graph::{Argument, Fits, Role};
 use cleveragents_actors::{ActorKind, NodeKind, Reducer};
@@ -109,7 +109,7 @@ fn agents_on_other_machines() {
     assert_eq!(remote.timeout, Some(std::time::Duration::from_millis(2500)));
     assert_eq!((agent.name.as_str(), &agent.model), ("acme/remote", &None));
 
-    // As a part of a file it runs by itself, under a name of its own.
+    // As a part of a file it runs on its own, under its own name.
     let file = actor(
         "name: acme/both\ntype: graph\nactors:\n  there: {type: a2a, url: 'https://agents.example'}\nnodes:\n  \
          ask: {agent: there, prompt: 'Say {{ input }}'}\n",
@@ -123,7 +123,7 @@ fn agents_on_other_machines() {
 }
 
 #[test]
-fn the_old_shape() {
+fn the_legacy_shape() {
     let actor = actor(
         "name: local/old\nprovider_type: openai\nmodel_id: gpt-4\noptions: {top_p: 0.5}\nunsafe: false\n\
          capabilities: {supports_tools: true}\nsource: somewhere\n",
@@ -165,7 +165,7 @@ fn branches_need_not_name_their_join() {
 }
 
 #[test]
-fn branches_that_overwrite_each_other_are_warned_of() {
+fn branches_that_overwrite_each_other_cause_a_warning() {
     let actor = actor(
         "name: local/r\ntype: graph\nnodes:\n  all: {parallel: [a, b], join: c}\n  a: {prompt: A}\n  b: {prompt: B}\n  c: {prompt: C}\n",
     );
@@ -285,7 +285,7 @@ fn prompts_and_templates_are_filled_and_leave_the_rest_to_the_run() {
     assert_eq!(
         node.agent.temperature,
         Some(0.0),
-        "what stands beside the use wins"
+        "the fields next to the use win"
     );
     assert_eq!(
         node.agent.system_prompt.as_ref().expect("one").text(),
@@ -294,7 +294,7 @@ fn prompts_and_templates_are_filled_and_leave_the_rest_to_the_run() {
 }
 
 #[test]
-fn variables_are_put_in() {
+fn variables_are_replaced() {
     let actor = actor(
         "name: local/v\ntype: llm\nmodel: ${PROVIDER}/gpt\ntemperature: ${WARMTH}\nmax_tokens: ${NO:7}\n",
     );
@@ -307,7 +307,7 @@ fn variables_are_put_in() {
 }
 
 #[test]
-fn other_actors_are_found_and_may_be_changed_on_the_way() {
+fn other_actors_are_resolved_and_can_be_overridden() {
     let world = World(&[
         (
             "local/clerk",
@@ -360,7 +360,7 @@ fn actors_that_contain_each_other_over_several_files_are_refused() {
 }
 
 #[test]
-fn a_role_that_does_not_fit_is_warned_of() {
+fn an_unusual_role_causes_a_warning() {
     let actor = actor(
         "name: local/e\ntype: llm\nmodel: openai/x\nrole_hint: estimation\ncontext_view: execute\n",
     );

@@ -1,4 +1,4 @@
-//! Actor files: read, compiled, drawn, refused.
+//! Actor files: parsed, compiled, drawn, refused.
 
 mod broken;
 mod drawings;

@@ -1,16 +1,18 @@
-//! What the examples do when they run, with somebody who answers in place of models and tools.
+//! Runs of the examples, with a stub in place of models and tools.
 
-use cleveragents_actors::ports::{AgentCall, Answer, Failure, NoLog, Taken, ToolStep, Unwatched};
+use cleveragents_actors::ports::{
+    AgentCall, Answer, Failure, NoLog, NoObserver, StepUsage, ToolStep,
+};
 use cleveragents_actors::{Executor, Outcome, Run, State};
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value, json};
 
 use crate::support::actor;
 
-/// Answers by what it is asked.
-struct Somebody;
+/// Answers depending on the request.
+struct StubExecutor;
 
-impl Executor for Somebody {
+impl Executor for StubExecutor {
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
         let has = |text: &str| call.prompt.contains(text);
         let value = if has("Should it be merged") {
@@ -26,18 +28,18 @@ impl Executor for Somebody {
         };
         Ok(Answer {
             value,
-            taken: Taken::default(),
+            taken: StepUsage::default(),
         })
     }
 
     fn tool(&self, step: &ToolStep<'_>) -> Result<Answer, Failure> {
         let value = match step.tool {
-            "builtin/ask-user" => json!("Yes, please"),
+            "builtin/ask-user" => json!("Yes"),
             tool => json!(format!("{tool} {}", step.arguments)),
         };
         Ok(Answer {
             value,
-            taken: Taken::default(),
+            taken: StepUsage::default(),
         })
     }
 }
@@ -51,17 +53,17 @@ fn run(text: &str, input: &str) -> Outcome {
         input: State::new(values),
         context: Map::new(),
         limits: None,
-        executor: &Somebody,
+        executor: &StubExecutor,
         log: &NoLog,
-        observer: &Unwatched,
+        observer: &NoObserver,
         cancel: &Cancel::new(),
     };
-    run.go()
+    run.execute()
         .unwrap_or_else(|error| panic!("{}: {error}", actor.name))
 }
 
 #[test]
-fn the_examples_do_what_they_say() {
+fn the_examples_return_the_documented_results() {
     macro_rules! example {
         ($name:literal) => {
             include_str!(concat!("../../../../examples/actors/", $name, ".yaml"))

@@ -1,16 +1,16 @@
-//! A small world for files to refer to.
+//! A small environment for files to refer to.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_actors::graph::NodeIndex;
 use cleveragents_actors::{
-    Actor, FileError, Graph, Node, NodeKind, Resolver, Supply, Trail, Unresolved, compile,
-    compile_within, read,
+    Actor, Graph, Node, NodeKind, ResolveError, Resolver, Supply, Trail, compile, compile_within,
+    read,
 };
-use cleveragents_domain::nearest;
+use cleveragents_domain::{DefinitionFileError, nearest};
 
-/// The tools, skills and servers there are.
+/// The existing tools, skills and servers.
 const TOOLS: &[&str] = &[
     "builtin/file-read",
     "builtin/file-write",
@@ -25,7 +25,7 @@ const SERVERS: &[&str] = &["local/github"];
 pub(crate) struct World<'w>(pub(crate) &'w [(&'w str, &'w str)]);
 
 impl Resolver for World<'_> {
-    fn actor(&self, name: &str, trail: &Trail<'_>) -> Result<Arc<Actor>, Unresolved> {
+    fn actor(&self, name: &str, trail: &Trail<'_>) -> Result<Arc<Actor>, ResolveError> {
         let whole = if name.contains('/') {
             name.to_owned()
         } else {
@@ -37,13 +37,13 @@ impl Resolver for World<'_> {
             .any(|provider| name.starts_with(provider))
         {
             let text = format!("name: local/model\ntype: llm\nmodel: {name}\n");
-            return model(&text).map_err(|error| Unresolved::Broken(error.to_string()));
+            return model(&text).map_err(|error| ResolveError::Broken(error.to_string()));
         }
         let Some((_, text)) = self.0.iter().find(|(known, _)| *known == whole) else {
             let known = self.0.iter().map(|(known, _)| *known);
-            return Err(Unresolved::Missing(nearest::all(name, known, 3)));
+            return Err(ResolveError::Missing(nearest::all(name, known, 3)));
         };
-        model(text).map_err(|error| Unresolved::Broken(error.to_string()))
+        model(text).map_err(|error| ResolveError::Broken(error.to_string()))
     }
 
     fn find(&self, kind: Supply, name: &str) -> Result<(), Vec<String>> {
@@ -63,7 +63,7 @@ impl Resolver for World<'_> {
     }
 }
 
-fn file(text: &str) -> Result<cleveragents_actors::ActorFile, FileError> {
+fn file(text: &str) -> Result<cleveragents_actors::ActorFile, DefinitionFileError> {
     let variables = |name: &str| match name {
         "PROVIDER" => Some("openai".to_owned()),
         "WARMTH" => Some("0.5".to_owned()),
@@ -73,18 +73,18 @@ fn file(text: &str) -> Result<cleveragents_actors::ActorFile, FileError> {
 }
 
 /// Reads and compiles a file.
-pub(crate) fn actor_in(text: &str, world: &World<'_>) -> Result<Arc<Actor>, FileError> {
+pub(crate) fn actor_in(text: &str, world: &World<'_>) -> Result<Arc<Actor>, DefinitionFileError> {
     compile(&file(text)?, world)
 }
 
 /// Reads and compiles a file that refers to no other.
-pub(crate) fn try_actor(text: &str) -> Result<Arc<Actor>, FileError> {
+pub(crate) fn try_actor(text: &str) -> Result<Arc<Actor>, DefinitionFileError> {
     actor_in(text, &World(&[]))
 }
 
-/// Reads and compiles a file in which nothing is wrong.
+/// Parses and compiles a valid file.
 pub(crate) fn actor(text: &str) -> Arc<Actor> {
-    try_actor(text).unwrap_or_else(|error| panic!("{error}: {}", error.fix))
+    try_actor(text).unwrap_or_else(|error| panic!("{error}: {}", error.fix.neutral()))
 }
 
 /// A node by its id.
@@ -98,7 +98,7 @@ pub(crate) fn id(graph: &Graph, index: NodeIndex) -> &str {
     &graph.nodes[index.0 as usize].id
 }
 
-/// Where the edges of a node lead.
+/// The targets of a node's edges.
 pub(crate) fn next<'a>(graph: &'a Graph, of: &str) -> Vec<&'a str> {
     let edges = &node(graph, of).edges;
     edges.iter().map(|edge| id(graph, edge.target)).collect()
@@ -110,7 +110,7 @@ pub(crate) fn exits(graph: &Graph) -> Vec<&str> {
     exits.map(|node| &*node.id).collect()
 }
 
-/// The agent of a node that asks one.
+/// The agent of an agent node.
 pub(crate) fn agent<'a>(graph: &'a Graph, id: &str) -> &'a cleveragents_actors::Agent {
     match &node(graph, id).kind {
         NodeKind::Agent(node) => &node.agent,

@@ -1,37 +1,38 @@
-//! What runs are done with here: an executor that answers by rule, a log in memory, and a run of both.
+//! Test support for runs: an executor that answers by rule, a log in memory, and a function that runs an actor with
+//! both.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cleveragents_actors::ports::{
-    AgentCall, Answer, Failure, FailureKind, LogError, RunObserver, Step, Taken, ToolStep,
+    AgentCall, Answer, Failure, FailureKind, LogError, RunObserver, Step, StepUsage, ToolStep,
 };
 use cleveragents_actors::{Actor, Executor, Outcome, Run, RunError, State, StepLog};
 use cleveragents_domain::{MicroUsd, TokenUsage, Tokens};
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value, json};
 
-/// Answers every question with the question in brackets, and every call with its arguments.
+/// Answers every prompt with the prompt in brackets, and every tool call with its arguments.
 #[derive(Default)]
 pub(crate) struct Echo {
-    /// What was asked: path, number and attempt.
+    /// Received calls: path, number and attempt.
     pub(crate) calls: Mutex<Vec<(String, usize, u32)>>,
-    /// Failures to come, by path, or by path and number of the call as in `a#0!1`; each is given once.
+    /// Failures to return, by path, or by path and number of the call as in `a#0!1`; each is returned once.
     pub(crate) failures: Mutex<HashMap<String, Vec<Failure>>>,
-    /// The number of the call, from 0, before which the machine breaks.
+    /// Number of the call, from 0, at which the system breaks.
     pub(crate) breaks_at: Option<usize>,
     pub(crate) begun: AtomicUsize,
-    /// What is done before an answer.
+    /// Runs before each answer.
     pub(crate) before: Option<Before>,
-    /// What was asked of agents.
-    pub(crate) asked: Mutex<Vec<Asked>>,
+    /// Prompts of agents.
+    pub(crate) asked: Mutex<Vec<ReceivedPrompt>>,
 }
 
 type Before = Box<dyn Fn(&str) + Sync + Send>;
 
-/// A question as an agent got it.
-pub(crate) struct Asked {
+/// A prompt as an agent got it.
+pub(crate) struct ReceivedPrompt {
     pub(crate) path: String,
     pub(crate) is_streamed: bool,
     pub(crate) messages: usize,
@@ -69,7 +70,7 @@ impl Echo {
         Ok(())
     }
 
-    /// The paths of what was asked, in order.
+    /// Paths of the received calls, in order.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> = self
             .calls
@@ -85,12 +86,15 @@ impl Echo {
 
 impl Executor for Echo {
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
-        self.asked.lock().expect("not poisoned").push(Asked {
-            path: call.path.to_owned(),
-            is_streamed: call.is_streamed,
-            messages: call.messages.len(),
-            system: call.system.clone(),
-        });
+        self.asked
+            .lock()
+            .expect("not poisoned")
+            .push(ReceivedPrompt {
+                path: call.path.to_owned(),
+                is_streamed: call.is_streamed,
+                messages: call.messages.len(),
+                system: call.system.clone(),
+            });
         self.begin(call.path, 0, call.attempt)?;
         Ok(Answer {
             value: Value::String(format!("[{}]", call.prompt)),
@@ -102,16 +106,16 @@ impl Executor for Echo {
         self.begin(step.path, step.number, step.attempt)?;
         Ok(Answer {
             value: json!({"tool": step.tool, "arguments": step.arguments}),
-            taken: Taken {
+            taken: StepUsage {
                 tool_calls: 1,
-                ..Taken::default()
+                ..StepUsage::default()
             },
         })
     }
 }
 
-pub(crate) fn model_call() -> Taken {
-    Taken {
+pub(crate) fn model_call() -> StepUsage {
+    StepUsage {
         usage: TokenUsage {
             input_tokens: Tokens(10),
             output_tokens: Tokens(2),
@@ -126,16 +130,16 @@ pub(crate) fn failure(kind: FailureKind, message: &str) -> Failure {
     Failure {
         kind,
         message: message.to_owned(),
-        taken: Taken::default(),
+        taken: StepUsage::default(),
     }
 }
 
-/// Remembers in memory. No path may be written twice.
+/// Stores steps in memory. No path may be written twice.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) known: HashMap<String, Step>,
     pub(crate) written: Mutex<Vec<Step>>,
-    /// After so many records, the disk is full.
+    /// Number of records after which the disk is full.
     pub(crate) full_at: Option<usize>,
 }
 
@@ -173,15 +177,15 @@ impl StepLog for Memory {
     }
 }
 
-/// Counts what is told.
+/// Counts the observed events.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct CountingObserver {
     pub(crate) started: Mutex<Vec<String>>,
     pub(crate) recalled: Mutex<Vec<String>>,
     pub(crate) finished: Mutex<Vec<String>>,
 }
 
-impl RunObserver for Told {
+impl RunObserver for CountingObserver {
     fn started(&self, path: &str, _kind: &str) {
         self.started
             .lock()
@@ -206,7 +210,7 @@ pub(crate) fn state(values: Value) -> State {
     }
 }
 
-/// Runs an actor with all of this.
+/// Runs an actor with these parts.
 pub(crate) fn run(
     actor: &Actor,
     input: &State,
@@ -220,20 +224,20 @@ pub(crate) fn run(
         limits: None,
         executor,
         log,
-        observer: &Told::default(),
+        observer: &CountingObserver::default(),
         cancel: &Cancel::new(),
     }
-    .go()
+    .execute()
 }
 
-/// Runs an actor from nothing, and gives its outcome and the paths of its steps as they were written.
+/// Runs an actor with an empty log, and returns its outcome and its steps as they were written.
 pub(crate) fn run_new(actor: &Actor, input: Value) -> (Outcome, Vec<Step>) {
     let log = Memory::default();
     let outcome = run(actor, &state(input), &Echo::default(), &log).expect("the run succeeds");
     (outcome, log.into_steps())
 }
 
-/// Runs an actor that fails, from nothing.
+/// Runs an actor that fails, with an empty log.
 pub(crate) fn run_failing(actor: &Actor, input: Value, executor: &Echo) -> RunError {
     run(actor, &state(input), executor, &Memory::default()).expect_err("the run fails")
 }

@@ -1,4 +1,4 @@
-//! [`Draft`]: graphs put together by hand, nodes and edges by name.
+//! [`Draft`]: builds graphs by hand, nodes and edges by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use cleveragents_actors::{
 };
 use serde_json::{Map, Value};
 
-/// A graph that is being put together. Its entry is the first node.
+/// A graph under construction. Its entry is the first node.
 pub(crate) struct Draft {
     pub(crate) graph: Graph,
     pub(crate) context: Map<String, Value>,
@@ -165,7 +165,7 @@ pub(crate) fn template(text: &str) -> Template {
     Template::parse(text).expect("a template")
 }
 
-/// Values of expressions under their keys.
+/// Expressions under their keys.
 pub(crate) fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, Argument)> {
     pairs
         .iter()

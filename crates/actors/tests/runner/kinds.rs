@@ -1,4 +1,4 @@
-//! What each kind of node does.
+//! Tests of each kind of node.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::draft::{
 };
 
 #[test]
-fn an_agent_answers_into_its_key_and_the_conversation() {
+fn an_agent_writes_its_key_and_the_conversation() {
     let actor = Draft::new(&["ask"])
         .does("ask", agent("About {{ input }}?", "reply"))
         .exit("ask")
@@ -40,7 +40,7 @@ fn an_agent_answers_into_its_key_and_the_conversation() {
 }
 
 #[test]
-fn an_agent_without_a_prompt_is_asked_the_input() {
+fn an_agent_without_a_prompt_uses_the_input() {
     let kind = NodeKind::Agent(AgentNode {
         agent: Arc::new(bare_agent()),
         prompt: None,
@@ -54,8 +54,8 @@ fn an_agent_without_a_prompt_is_asked_the_input() {
 }
 
 #[test]
-fn an_agent_is_given_as_much_of_the_conversation_as_it_remembers() {
-    let said = json!([
+fn an_agent_receives_the_conversation_within_its_memory_limits() {
+    let earlier = json!([
         {"role": "user", "content": "12345678"},
         {"role": "assistant", "content": "1234"},
         {"role": "user", "content": "12345678"},
@@ -111,7 +111,7 @@ fn an_agent_is_given_as_much_of_the_conversation_as_it_remembers() {
         let echo = Echo::default();
         run(
             &draft.actor(),
-            &state(json!({ "messages": said })),
+            &state(json!({ "messages": earlier })),
             &echo,
             &NoLog,
         )
@@ -148,7 +148,7 @@ fn tools_are_called_one_after_the_other() {
 }
 
 #[test]
-fn a_repeated_attempt_goes_on_with_the_call_that_failed() {
+fn a_retry_continues_with_the_call_that_failed() {
     let kind = NodeKind::Tool(cleveragents_actors::graph::ToolNode {
         calls: vec![call("local/first", &[]), call("local/second", &[])],
         output: "found".to_owned(),
@@ -174,7 +174,7 @@ fn a_repeated_attempt_goes_on_with_the_call_that_failed() {
 }
 
 #[test]
-fn a_conditional_goes_to_the_first_check_that_holds() {
+fn a_conditional_takes_the_first_true_condition() {
     let draft = || {
         Draft::new(&["check", "low", "high", "other"])
             .does("low", function(&[("went", "'low'")]))
@@ -202,7 +202,7 @@ fn a_conditional_goes_to_the_first_check_that_holds() {
 }
 
 #[test]
-fn an_exit_ends_the_run_unless_its_own_choice_leads_on() {
+fn an_exit_ends_the_run_unless_its_condition_continues() {
     let actor = Draft::new(&["again", "bump"])
         .conditional("again", &[("n < 3", "bump")], None)
         .exit("again")
@@ -221,7 +221,7 @@ fn an_exit_ends_the_run_unless_its_own_choice_leads_on() {
 }
 
 #[test]
-fn a_router_goes_by_the_text_and_passes_it_on() {
+fn a_router_matches_the_text_and_passes_it_on() {
     let draft = Draft::new(&["route", "a", "b", "c", "d", "e"]);
     let rule = |fits, target: &str, strip| RouterRule {
         fits,
@@ -277,7 +277,7 @@ fn a_function_computes_everything_from_the_state_before_it() {
 }
 
 #[test]
-fn a_subgraph_gives_back_what_it_changed() {
+fn a_subgraph_returns_the_keys_it_changed() {
     let inner = Draft::new(&["ask", "count"])
         .does("ask", agent("{{ input }}", "output"))
         .edge("ask", "count")
@@ -309,12 +309,11 @@ fn a_subgraph_gives_back_what_it_changed() {
                 {"role": "assistant", "content": "[q]"},
             ],
             "untouched": true,
-            // Both add, so what was added is added; the initial value inside is not used, for the key
-            // had a value.
+            // Both add, so the added amount is added; the inner initial value is not used, because the key had a value.
             "n": 3,
             "seen": 1,
             "output": "[q]",
-            // Here the key is replaced, by the list that was left.
+            // Here the key is replaced by the final list.
             "log": ["inner"],
         }))
     );
@@ -325,7 +324,7 @@ fn a_subgraph_gives_back_what_it_changed() {
 }
 
 #[test]
-fn a_subgraph_with_a_word_about_it_sees_and_gives_only_that() {
+fn a_subgraph_with_input_and_output_sees_and_returns_only_those() {
     let kind = |input, output| {
         NodeKind::Subgraph(SubgraphNode {
             actor: Arc::new(
@@ -374,7 +373,7 @@ fn a_subgraph_with_a_word_about_it_sees_and_gives_only_that() {
 }
 
 #[test]
-fn a_map_answers_in_the_order_of_the_items() {
+fn results_of_a_map_are_in_the_order_of_the_items() {
     let inner = Draft::new(&["say"])
         .does("say", function(&[("output", "item * 10")]))
         .exit("say")
@@ -413,7 +412,7 @@ fn a_map_answers_in_the_order_of_the_items() {
 }
 
 #[test]
-fn a_map_over_nothing_answers_nothing_and_over_no_list_fails() {
+fn a_map_over_an_empty_list_returns_one_and_over_another_type_fails() {
     let actor = Draft::new(&["all"])
         .does(
             "all",
@@ -428,7 +427,7 @@ fn a_map_over_nothing_answers_nothing_and_over_no_list_fails() {
 }
 
 #[test]
-fn a_map_may_keep_failures_among_its_answers() {
+fn a_map_can_keep_failures_in_its_results() {
     let mut kind = map("[1, 2, 3]", agent("{{ item }}", "x"), "answers", 3);
     if let NodeKind::Map(map) = &mut kind {
         map.keeps_failures = true;
@@ -445,7 +444,7 @@ fn a_map_may_keep_failures_among_its_answers() {
 }
 
 #[test]
-fn branches_begin_with_the_same_state_and_are_merged_in_their_order() {
+fn branches_start_with_the_same_state_and_are_merged_in_order() {
     let actor = Draft::new(&["fan", "a", "a2", "b", "join"])
         .parallel("fan", &["a", "b"], "join")
         .does("a", function(&[("seen", "'a'"), ("x", "'a'"), ("n", "1")]))
@@ -478,7 +477,7 @@ fn branches_begin_with_the_same_state_and_are_merged_in_their_order() {
 }
 
 #[test]
-fn branches_through_the_same_node_have_paths_of_their_own() {
+fn branches_through_the_same_node_have_distinct_paths() {
     let actor = Draft::new(&["fan", "same", "join"])
         .parallel("fan", &["same", "same"], "join")
         .does("same", function(&[("n", "1")]))
@@ -497,7 +496,7 @@ fn branches_through_the_same_node_have_paths_of_their_own() {
 }
 
 #[test]
-fn only_the_answer_people_wait_for_is_streamed() {
+fn only_the_answer_shown_to_the_user_is_streamed() {
     let inner = || {
         Draft::new(&["first", "second"])
             .does("first", agent("1", "x"))

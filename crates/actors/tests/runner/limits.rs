@@ -1,10 +1,11 @@
-//! Limits of questions and calls that several nodes share, and that hold inside the work of one.
+//! Limits on model and tool calls that several nodes share, and that apply inside the work of one
+//! node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cleveragents_actors::graph::Limits;
 use cleveragents_actors::ports::{
-    AgentCall, Answer, Failure, FailureKind, NoLog, Taken, ToolStep, Unwatched,
+    AgentCall, Answer, Failure, FailureKind, NoLog, NoObserver, StepUsage, ToolStep,
 };
 use cleveragents_actors::{Actor, Executor, LimitKind, Outcome, Run, RunError};
 use cleveragents_process::Cancel;
@@ -14,18 +15,18 @@ use crate::bench::{failure, state};
 use crate::draft::{Draft, agent, map};
 use crate::trouble::limit_of;
 
-/// Asks as often as the limits allow, as a model that calls tools again and again does.
+/// Calls as often as the limits allow, like a model that calls tools again and again.
 #[derive(Default)]
 struct Greedy {
     asked: AtomicU64,
     called: AtomicU64,
-    /// How many questions of a node are enough for it.
+    /// Number of model calls after which a node is satisfied.
     enough: Option<u64>,
 }
 
 impl Executor for Greedy {
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
-        let mut taken = Taken::default();
+        let mut taken = StepUsage::default();
         while self.enough.is_none_or(|enough| taken.model_calls < enough) {
             if !call.allowance.ask() {
                 return Err(Failure {
@@ -63,14 +64,14 @@ fn greedy(actor: &Actor, limits: Limits, executor: &Greedy) -> Result<Outcome, R
         limits: Some(limits),
         executor,
         log: &NoLog,
-        observer: &Unwatched,
+        observer: &NoObserver,
         cancel: &Cancel::new(),
     }
-    .go()
+    .execute()
 }
 
 #[test]
-fn nodes_at_work_at_the_same_time_do_not_exceed_a_limit_together() {
+fn concurrent_nodes_do_not_exceed_a_limit_together() {
     let actor = Draft::new(&["all"])
         .does("all", map("items", agent("{{ item }}", "x"), "answers", 8))
         .exit("all")
@@ -94,7 +95,7 @@ fn nodes_at_work_at_the_same_time_do_not_exceed_a_limit_together() {
 }
 
 #[test]
-fn a_limit_ends_a_node_that_asks_without_end() {
+fn a_limit_ends_a_node_that_calls_endlessly() {
     let actor = Draft::new(&["ask"])
         .does("ask", agent("?", "x"))
         .exit("ask")

@@ -1,4 +1,4 @@
-//! The runner of graphs, with graphs put together by hand.
+//! The runner of graphs, with hand-built graphs.
 
 mod bench;
 mod draft;

@@ -1,4 +1,4 @@
-//! Runs that are interrupted anywhere and gone on with: the same end, and nothing finished is done twice.
+//! Runs that are interrupted at any point and resumed: same result, and nothing finished is repeated.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,34 @@ use cleveragents_testkit::proof_size;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::bench::{Echo, Memory, Told, run, state};
+use crate::bench::{CountingObserver, Echo, Memory, run, state};
 use crate::shapes::{actor_of, by_hand, pieces};
 
-/// A run that nobody disturbs.
-struct Whole {
+/// An uninterrupted run.
+struct UninterruptedRun {
     outcome: Outcome,
     steps: Vec<Step>,
-    /// The paths that were asked or called.
+    /// Paths of the received calls.
     asked: Vec<String>,
 }
 
-fn undisturbed(actor: &Actor, input: &Value) -> Whole {
+fn undisturbed(actor: &Actor, input: &Value) -> UninterruptedRun {
     let (echo, log) = (Echo::default(), Memory::default());
     let outcome = run(actor, &state(input.clone()), &echo, &log).expect("a run");
-    Whole {
+    UninterruptedRun {
         outcome,
         steps: log.into_steps(),
         asked: echo.paths(),
     }
 }
 
-/// Goes on with some finished steps, and compares.
-fn goes_on(name: &str, actor: &Actor, input: &Value, whole: &Whole, finished: &[Step]) {
-    let (echo, log, told) = (Echo::default(), Memory::of(finished), Told::default());
+/// Resumes with some finished steps, and compares the result.
+fn goes_on(name: &str, actor: &Actor, input: &Value, whole: &UninterruptedRun, finished: &[Step]) {
+    let (echo, log, observer) = (
+        Echo::default(),
+        Memory::of(finished),
+        CountingObserver::default(),
+    );
     let outcome = Run {
         actor,
         input: state(input.clone()),
@@ -40,10 +44,10 @@ fn goes_on(name: &str, actor: &Actor, input: &Value, whole: &Whole, finished: &[
         limits: None,
         executor: &echo,
         log: &log,
-        observer: &told,
+        observer: &observer,
         cancel: &Cancel::new(),
     }
-    .go()
+    .execute()
     .unwrap_or_else(|error| panic!("{name} after {} steps: {error}", finished.len()));
     let known: BTreeSet<&str> = finished.iter().map(|step| step.path.as_str()).collect();
 
@@ -64,15 +68,15 @@ fn goes_on(name: &str, actor: &Actor, input: &Value, whole: &Whole, finished: &[
         .map(|step| step.path.clone())
         .collect();
     assert_eq!(written, left, "{name}: what is left is written once");
-    let recalled = told.recalled.into_inner().expect("not poisoned");
+    let recalled = observer.recalled.into_inner().expect("not poisoned");
     assert_eq!(outcome.recalled, recalled.len() as u64);
     assert!(recalled.iter().all(|path| known.contains(path.as_str())));
-    let started = told.started.into_inner().expect("not poisoned");
+    let started = observer.started.into_inner().expect("not poisoned");
     assert!(!started.iter().any(|path| known.contains(path.as_str())));
 }
 
 #[test]
-fn every_beginning_of_a_log_leads_to_the_same_end() {
+fn every_prefix_of_a_log_leads_to_the_same_result() {
     for (name, actor, input) in by_hand() {
         let whole = undisturbed(&actor, &input);
         for finished in 0..=whole.steps.len() {
@@ -81,13 +85,13 @@ fn every_beginning_of_a_log_leads_to_the_same_end() {
     }
 }
 
-/// Interrupts a run by an executor or a log that gives up after so many calls, until it is through.
-/// Compares the end with that of a whole run; gives the calls that succeeded, all attempts together.
+/// Interrupts a run by an executor or a log that fails after a number of calls, until it completes. Compares the result
+/// with that of an uninterrupted run; returns the calls that succeeded in all attempts together.
 fn interrupted_everywhere(
     actor: &Actor,
     input: &Value,
     by: Interruption,
-    whole: &Whole,
+    whole: &UninterruptedRun,
 ) -> Vec<String> {
     let mut asked = Vec::new();
     let mut finished: Vec<Step> = Vec::new();
@@ -118,14 +122,14 @@ fn interrupted_everywhere(
 
 #[derive(Clone, Copy)]
 enum Interruption {
-    /// Every second call of the executor finds the machine broken.
+    /// Every second call of the executor finds the system broken.
     Executor,
     /// Only one step can be written in each attempt.
     Log,
 }
 
 #[test]
-fn a_run_that_breaks_at_every_call_does_every_call_once() {
+fn a_run_interrupted_at_every_call_makes_every_call_once() {
     for (name, actor, input) in by_hand() {
         let whole = undisturbed(&actor, &input);
         let asked = interrupted_everywhere(&actor, &input, Interruption::Executor, &whole);
@@ -134,11 +138,11 @@ fn a_run_that_breaks_at_every_call_does_every_call_once() {
 }
 
 #[test]
-fn a_run_whose_log_fails_at_every_step_still_ends_the_same() {
+fn a_run_whose_log_fails_at_every_step_has_the_same_result() {
     for (name, actor, input) in by_hand() {
         let whole = undisturbed(&actor, &input);
         let asked = interrupted_everywhere(&actor, &input, Interruption::Log, &whole);
-        // What was done and could not be written is done again, so some calls come more than once.
+        // Work that was done but could not be stored is repeated, so some calls occur more than once.
         let once: BTreeSet<&String> = asked.iter().collect();
         let expected: BTreeSet<&String> = whole.asked.iter().collect();
         assert_eq!(once, expected, "{name}");
@@ -168,7 +172,7 @@ fn a_log_of_another_actor_is_refused() {
 }
 
 #[test]
-fn limits_hold_over_all_attempts() {
+fn limits_apply_across_all_attempts() {
     let mut actor = crate::shapes::counting_loop(50);
     actor.graph.limits.max_tool_calls = Some(7);
     let mut finished = Vec::new();

@@ -1,4 +1,4 @@
-//! The graphs that are interrupted everywhere: some by hand, and any that chance puts together.
+//! The graphs that are interrupted everywhere: hand-built ones, and random ones.
 
 use cleveragents_actors::{Actor, NodeKind, Reducer};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::draft::{Draft, agent, function, map, subgraph, tool};
 
-/// Every graph by hand, with a name and what it begins with.
+/// All hand-built graphs, with a name and their input.
 pub(crate) fn by_hand() -> Vec<(&'static str, Actor, Value)> {
     vec![
         ("reviewers", reviewers(), json!({"input": "a change"})),
@@ -20,7 +20,7 @@ pub(crate) fn by_hand() -> Vec<(&'static str, Actor, Value)> {
     ]
 }
 
-/// A draft, three reviewers at the same time, and a judge.
+/// A draft, three concurrent reviewers, and a judge.
 pub(crate) fn reviewers() -> Actor {
     let mut draft = Draft::new(&["write", "fan", "safety", "style", "tests", "judge"])
         .does("write", agent("write {{ input }}", "text"))
@@ -39,7 +39,7 @@ pub(crate) fn reviewers() -> Actor {
     draft.actor()
 }
 
-/// Counts, with a call of a tool each time.
+/// Counts, with a tool call each time.
 pub(crate) fn counting_loop(times: u32) -> Actor {
     Draft::new(&["count", "call", "again", "done"])
         .does("count", function(&[("n", "1")]))
@@ -54,7 +54,7 @@ pub(crate) fn counting_loop(times: u32) -> Actor {
         .actor()
 }
 
-/// An agent, inside a subgraph, inside a subgraph, inside a subgraph, between functions.
+/// An agent inside three nested subgraphs, between functions.
 pub(crate) fn three_deep() -> Actor {
     let mut actor = Draft::new(&["ask"])
         .does("ask", agent("{{ input }}", "output"))
@@ -77,7 +77,7 @@ pub(crate) fn three_deep() -> Actor {
     actor
 }
 
-/// A question for each of a hundred items, eight at a time, then a sum.
+/// A model call for each of a hundred items, eight concurrently, then a sum.
 fn hundred() -> Actor {
     Draft::new(&["ask", "sum"])
         .does(
@@ -90,7 +90,7 @@ fn hundred() -> Actor {
         .actor()
 }
 
-/// A piece of a graph that chance puts together.
+/// A part of a random graph.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
     Add,
@@ -116,8 +116,7 @@ pub(crate) fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     prop::collection::vec(piece, 1..4)
 }
 
-/// The actor of pieces that are done one after the other. All keys are joined, so that nothing that is
-/// lost, or done twice, stays hidden.
+/// The actor of parts in sequence. All keys accumulate, so that anything lost or repeated shows.
 pub(crate) fn actor_of(pieces: &[Piece]) -> Actor {
     let mut plan = Plan::default();
     let (first, last) = plan.sequence(pieces);
@@ -154,7 +153,7 @@ enum Work {
     Fan(Vec<String>, String),
 }
 
-/// Nodes and edges while they are laid out.
+/// Nodes and edges under construction.
 #[derive(Default)]
 struct Plan {
     nodes: Vec<(String, Work)>,
@@ -172,7 +171,7 @@ impl Plan {
         self.edges.push((from.to_owned(), None, to.to_owned()));
     }
 
-    /// Lays pieces out one after the other; gives the first and the last node.
+    /// Lays out parts in sequence; returns the first and the last node.
     fn sequence(&mut self, pieces: &[Piece]) -> (String, String) {
         let mut ends: Option<(String, String)> = None;
         for piece in pieces {
@@ -201,7 +200,7 @@ impl Plan {
                 single(self.add("each", kind))
             }
             Piece::Loop(body) => {
-                // Every loop goes round three times, by a counter of its own.
+                // Every loop runs three times, with its own counter.
                 let counter = format!("turn{}", self.nodes.len());
                 let begin = self.add("begin", function(&[(&counter, "0")]));
                 let (first, last) = self.sequence(body);

@@ -1,10 +1,12 @@
-//! Things done at the same time: the same result whatever comes first, and failures that stop the rest.
+//! Concurrent work: the same result in any order, and failures that stop the rest.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use cleveragents_actors::ports::{AgentCall, Answer, Failure, FailureKind, NoLog, Taken, ToolStep};
+use cleveragents_actors::ports::{
+    AgentCall, Answer, Failure, FailureKind, NoLog, StepUsage, ToolStep,
+};
 use cleveragents_actors::{Actor, Executor, NodeKind, Reducer, RunError};
 use cleveragents_testkit::proof_size;
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 use crate::bench::{Echo, Memory, failure, run, state};
 use crate::draft::{Draft, agent, function, map};
 
-/// Branches that each update one key twice, through a question, in a way that shows the order.
+/// Branches that each update one key twice, with a model call in between, so that the order shows.
 fn updating(reducer: Reducer) -> (Actor, Value) {
     let branches = ["a", "b", "c", "d"];
     let ids: Vec<String> = ["fan".to_owned(), "join".to_owned()]
@@ -31,7 +33,7 @@ fn updating(reducer: Reducer) -> (Actor, Value) {
         let update = match reducer {
             Reducer::Replace | Reducer::Append => format!("'{id}'"),
             Reducer::Merge => format!("{{'{id}': 1, 'last': '{id}', 'in': {{'{id}': {number}}}}}"),
-            // The sum of these depends on the order in which they are added.
+            // The sum of these depends on the order of addition.
             Reducer::Sum => ["1e16", "1.0", "-1e16", "0.3"][number].to_owned(),
         };
         draft = draft
@@ -47,13 +49,13 @@ fn updating(reducer: Reducer) -> (Actor, Value) {
             "a": 1, "b": 1, "c": 1, "d": 1, "last": "d",
             "in": {"a": 0, "b": 1, "c": 2, "d": 3},
         }),
-        // One is lost beside a number so large; in another order it is not.
+        // One is lost next to a number so large; in another order it is not.
         Reducer::Sum => json!(0.3),
     };
     (draft.actor(), expected)
 }
 
-/// Takes a different time each time, and now and then lets another thread go first.
+/// Takes a different time for each call, and sometimes lets another thread go first.
 fn stumbling() -> Echo {
     let dice = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
     Echo {
@@ -72,7 +74,7 @@ fn stumbling() -> Echo {
 }
 
 #[test]
-fn branches_that_update_one_key_always_come_to_the_same() {
+fn branches_that_update_one_key_always_have_the_same_result() {
     let runs = proof_size(500, 10_000);
     for reducer in [
         Reducer::Replace,
@@ -89,7 +91,7 @@ fn branches_that_update_one_key_always_come_to_the_same() {
     }
 }
 
-/// Waits until so many calls are inside, and answers then.
+/// Waits until a number of calls are in progress, and then answers.
 struct Meeting {
     inside: Mutex<usize>,
     changed: Condvar,
@@ -108,7 +110,7 @@ impl Executor for Meeting {
         }
         Ok(Answer {
             value: json!("met"),
-            taken: Taken::default(),
+            taken: StepUsage::default(),
         })
     }
 
@@ -118,7 +120,7 @@ impl Executor for Meeting {
 }
 
 #[test]
-fn branches_and_items_really_are_done_at_the_same_time() {
+fn branches_and_items_run_concurrently() {
     let meeting = |wanted| Meeting {
         inside: Mutex::new(0),
         changed: Condvar::new(),
@@ -135,7 +137,7 @@ fn branches_and_items_really_are_done_at_the_same_time() {
 }
 
 #[test]
-fn no_more_are_done_at_the_same_time_than_is_allowed() {
+fn the_concurrency_limit_is_enforced() {
     let now = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));
     let actor = Draft::new(&["all"])
@@ -180,7 +182,7 @@ impl Executor for OneFails {
 }
 
 #[test]
-fn the_first_failure_stops_the_others_and_is_the_one_that_is_told() {
+fn the_first_failure_stops_the_others_and_is_reported() {
     let actor = Draft::new(&["all"])
         .does(
             "all",
@@ -197,7 +199,7 @@ fn the_first_failure_stops_the_others_and_is_the_one_that_is_told() {
 }
 
 #[test]
-fn of_several_failures_the_first_in_order_is_told() {
+fn of_several_failures_the_first_in_order_is_reported() {
     let meeting = Arc::new(std::sync::Barrier::new(3));
     let actor = Draft::new(&["all"])
         .does(
@@ -236,7 +238,7 @@ fn of_several_failures_the_first_in_order_is_told() {
 }
 
 #[test]
-fn an_item_that_waits_for_a_person_lets_the_others_finish() {
+fn an_item_that_waits_for_the_user_lets_the_others_finish() {
     let actor = Draft::new(&["all"])
         .does(
             "all",
@@ -260,7 +262,7 @@ fn an_item_that_waits_for_a_person_lets_the_others_finish() {
 }
 
 #[test]
-fn a_parallel_node_whose_time_is_over_fails_by_itself() {
+fn a_parallel_node_fails_at_its_timeout() {
     let mut draft = Draft::new(&["fan", "slow", "join", "rescue"])
         .parallel("fan", &["slow", "slow"], "join")
         .does("slow", agent("wait", "x"))
@@ -277,7 +279,7 @@ fn a_parallel_node_whose_time_is_over_fails_by_itself() {
 }
 
 #[test]
-fn only_some_kinds_can_be_done_for_each_item() {
+fn only_some_kinds_can_run_for_each_item() {
     let actor = Draft::new(&["all"])
         .does(
             "all",

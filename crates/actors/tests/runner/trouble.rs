@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cleveragents_actors::graph::Limits;
 use cleveragents_actors::ports::{
-    AgentCall, Answer, Failure, FailureKind, NoLog, Taken, ToolStep, Unwatched,
+    AgentCall, Answer, Failure, FailureKind, NoLog, NoObserver, StepUsage, ToolStep,
 };
 use cleveragents_actors::{Actor, Executor, LimitKind, NodeKind, Outcome, Reducer, Run, RunError};
 use cleveragents_domain::{Code, Diagnose, MicroUsd};
@@ -20,7 +20,7 @@ fn one(kind: NodeKind) -> Draft {
 }
 
 #[test]
-fn a_failed_attempt_is_repeated_as_often_as_the_node_says() {
+fn a_failed_attempt_is_retried_up_to_the_limit_of_the_node() {
     let failures = |kind, number| vec![failure(kind, "no luck"); number];
     let actor = |retries| one(agent("?", "x")).retries("node", retries).actor();
     for (retries, kind, number, succeeds) in [
@@ -41,7 +41,7 @@ fn a_failed_attempt_is_repeated_as_often_as_the_node_says() {
 }
 
 #[test]
-fn what_failed_attempts_took_counts() {
+fn usage_of_failed_attempts_counts() {
     let actor = one(agent("?", "x")).retries("node", 1).actor();
     let echo = Echo::failing(
         "node#0",
@@ -57,7 +57,7 @@ fn what_failed_attempts_took_counts() {
 }
 
 #[test]
-fn a_failure_goes_on_where_the_node_says() {
+fn a_failure_continues_with_on_error() {
     let actor = Draft::new(&["try", "rescue"])
         .does("try", agent("?", "x"))
         .exit("try")
@@ -84,7 +84,7 @@ fn a_failure_goes_on_where_the_node_says() {
 }
 
 #[test]
-fn what_goes_wrong_in_the_node_itself_can_be_caught_too() {
+fn errors_of_the_node_itself_can_be_caught() {
     let inner = Draft::new(&["deep"])
         .does("deep", function(&[("x", "missing + 1")]))
         .exit("deep")
@@ -94,7 +94,7 @@ fn what_goes_wrong_in_the_node_itself_can_be_caught_too() {
         .edge("round", "round")
         .limit(|limits| limits.max_steps = 5)
         .actor();
-    for (kind, said) in [
+    for (kind, expected) in [
         (function(&[("x", "missing")]), "missing"),
         (function(&[("context", "1")]), "read-only"),
         (function(&[("list", "1")]), "`list`"),
@@ -111,12 +111,12 @@ fn what_goes_wrong_in_the_node_itself_can_be_caught_too() {
             .actor();
         let (outcome, _) = run_new(&actor, json!({"list": "no list"}));
         let error = outcome.state.get("error").expect("an error").to_string();
-        assert!(error.contains(said), "{said}: {error}");
+        assert!(error.contains(expected), "{expected}: {error}");
     }
 }
 
 #[test]
-fn an_update_that_does_not_fit_names_the_step_and_the_key() {
+fn a_mismatched_update_names_the_step_and_the_key() {
     for (reducer, before, update) in [
         (Reducer::Append, json!("text"), "1"),
         (Reducer::Merge, json!([1]), "{'a': 1}"),
@@ -140,7 +140,7 @@ fn an_update_that_does_not_fit_names_the_step_and_the_key() {
 }
 
 #[test]
-fn whole_numbers_stay_whole() {
+fn integers_stay_integers() {
     for (before, update, after) in [
         (json!(1), "2", json!(3)),
         (json!(i64::MAX), "1", json!(i64::MAX as u64 + 1)),
@@ -157,7 +157,7 @@ fn whole_numbers_stay_whole() {
 }
 
 #[test]
-fn a_repeated_subgraph_begins_anew_under_paths_of_its_own() {
+fn a_retried_subgraph_starts_over_under_new_paths() {
     let inner = Draft::new(&["count", "ask"])
         .does("count", function(&[("n", "n + 1")]))
         .edge("count", "ask")
@@ -200,11 +200,17 @@ fn a_loop_ends_at_the_limit_of_steps() {
     assert_eq!(limit_of(&error), (LimitKind::Steps, 10));
     assert_eq!(log.into_steps().len(), 10, "not one more is begun");
     assert_eq!(error.code(), Code::RunLimit);
-    assert!(error.hint().expect("a hint").contains("max_steps"));
+    assert!(
+        error
+            .hint()
+            .expect("a hint")
+            .neutral()
+            .contains("max_steps")
+    );
 }
 
 #[test]
-fn subgraphs_inside_each_other_end_at_the_limit_of_depth() {
+fn nested_subgraphs_end_at_the_depth_limit() {
     let mut actor = crate::shapes::three_deep();
     actor.graph.limits.max_depth = 2;
     let error = run_failing(&actor, json!({"input": ""}), &Echo::default());
@@ -224,14 +230,14 @@ fn limited(actor: &Actor, narrow: impl FnOnce(&mut Limits)) -> Result<Outcome, R
         limits: Some(limits),
         executor: &Echo::default(),
         log: &NoLog,
-        observer: &Unwatched,
+        observer: &NoObserver,
         cancel: &Cancel::new(),
     }
-    .go()
+    .execute()
 }
 
 #[test]
-fn calls_and_money_end_at_their_limits() {
+fn calls_and_cost_end_at_their_limits() {
     let asking = Draft::new(&["ask", "again", "done"])
         .does("ask", agent("?", "x"))
         .edge("ask", "again")
@@ -244,7 +250,7 @@ fn calls_and_money_end_at_their_limits() {
     assert!(limited(&asking, |limits| limits.max_model_calls = Some(3)).is_ok());
     let error = limited(&asking, |limits| limits.max_model_calls = Some(2)).expect_err("a limit");
     assert_eq!(limit_of(&error), (LimitKind::ModelCalls, 2));
-    // Three questions cost 21.
+    // Three model calls cost 21.
     assert!(limited(&asking, |limits| limits.max_cost = Some(MicroUsd(21))).is_ok());
     for cost in [20, 14, 1, 0] {
         let error = limited(&asking, |limits| limits.max_cost = Some(MicroUsd(cost)));
@@ -272,7 +278,7 @@ fn a_limit_of_the_whole_run_cannot_be_caught() {
     assert_eq!(limit_of(&error), (LimitKind::Steps, 20));
 }
 
-/// Answers nothing until it is cancelled.
+/// Does not answer until it is cancelled.
 struct Patient;
 
 impl Patient {
@@ -296,7 +302,7 @@ impl Executor for Patient {
 }
 
 #[test]
-fn time_that_is_over_reaches_whoever_works() {
+fn timeouts_cancel_running_calls() {
     let timeout = Some(Duration::from_millis(1));
     let mut node = one(agent("?", "x")).actor();
     node.graph.nodes[0].timeout = timeout;
@@ -332,7 +338,7 @@ fn time_that_is_over_reaches_whoever_works() {
 }
 
 #[test]
-fn an_endless_loop_without_any_work_ends_with_its_time() {
+fn an_endless_loop_without_calls_ends_at_its_timeout() {
     let actor = Draft::new(&["round"])
         .edge("round", "round")
         .limit(|limits| {
@@ -357,13 +363,13 @@ impl Executor for Stopper<'_> {
         self.0.cancel();
         Ok(Answer {
             value: json!("done all the same"),
-            taken: Taken::default(),
+            taken: StepUsage::default(),
         })
     }
 }
 
 #[test]
-fn a_cancelled_run_ends_as_cancelled_and_keeps_what_is_finished() {
+fn a_cancelled_run_keeps_finished_steps() {
     for (kind, finished) in [
         (agent("?", "x"), 0),
         (tool("local/t", &[], "x"), 1),
@@ -385,10 +391,10 @@ fn a_cancelled_run_ends_as_cancelled_and_keeps_what_is_finished() {
             limits: None,
             executor: &Stopper(&cancel),
             log: &log,
-            observer: &Unwatched,
+            observer: &NoObserver,
             cancel: &cancel,
         }
-        .go()
+        .execute()
         .expect_err("cancelled");
         assert!(matches!(error, RunError::Cancelled), "{error}");
         assert_eq!(log.into_steps().len(), finished);
@@ -396,19 +402,19 @@ fn a_cancelled_run_ends_as_cancelled_and_keeps_what_is_finished() {
 }
 
 #[test]
-fn a_person_who_is_needed_is_told_where() {
+fn a_run_that_waits_for_the_user_names_the_step() {
     let actor = one(agent("?", "x")).on_error("node", "node").actor();
     let echo = Echo::failing("node#0", vec![failure(FailureKind::HumanNeeded, "may I?")]);
     let error = run_failing(&actor, json!({}), &echo);
     assert_eq!(error.code(), Code::RunWaiting);
     assert_eq!(
         error.to_string(),
-        "step `node#0` waits for a person: may I?"
+        "step `node#0` waits for the user: may I?"
     );
 }
 
 #[test]
-fn the_context_of_the_run_is_stronger_than_that_of_the_actor() {
+fn the_context_of_the_run_overrides_that_of_the_actor() {
     let mut draft = one(function(&[("seen", "context.a ~ context.b")]));
     draft.context = Map::from_iter([("a".to_owned(), json!(1)), ("b".to_owned(), json!(2))]);
     let outcome = Run {
@@ -418,10 +424,10 @@ fn the_context_of_the_run_is_stronger_than_that_of_the_actor() {
         limits: None,
         executor: &Echo::default(),
         log: &NoLog,
-        observer: &Unwatched,
+        observer: &NoObserver,
         cancel: &Cancel::new(),
     }
-    .go()
+    .execute()
     .expect("a run");
     assert_eq!(outcome.state.get("seen"), Some(&json!("13")));
 }

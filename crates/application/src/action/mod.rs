@@ -1,10 +1,8 @@
-//! Actions, the templates of plans, as they are registered.
+//! Registered actions, the templates of plans.
 
-mod error;
 pub mod operations;
 mod service;
 
-pub use error::{ActionError, ActionFileError};
-pub use service::{ActionFilter, ActionService, AddedAction, RegisteredAction};
+pub use service::{ActionFilter, ActionService, RegisteredAction};
 
-pub(crate) use service::find as find_action;
+pub(crate) use service::find_action;

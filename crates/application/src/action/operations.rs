@@ -1,31 +1,32 @@
 //! The operations on actions.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{Action, ActionArgument, ActionState, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::error::ActionError;
 use super::service::{ActionFilter, ActionService, RegisteredAction};
+use crate::definition::{
+    DefinitionError, DefinitionText, RegisteredDefinition, add_request, show_request,
+};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationEntry, OperationError, Requirement, Resolver,
-    namespace_of, register_mode, require_confirmation,
+    name_filter, namespace_of, require_confirmation,
 };
-use crate::resource::Outcome;
+use crate::resource::{Outcome, Register};
 
 /// The operations on actions.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<CreateAction>(),
-    OperationEntry::of::<ListActions>(),
-    OperationEntry::of::<ShowAction>(),
-    OperationEntry::of::<ArchiveAction>(),
+    OperationEntry::new::<CreateAction>(),
+    OperationEntry::new::<ListActions>(),
+    OperationEntry::new::<ShowAction>(),
+    OperationEntry::new::<ArchiveAction>(),
 ];
-
-const fn requires(permission: Permission) -> Requirement {
-    Requirement::new(Scope::Registry, permission)
-}
 
 fn service(context: &OperationContext) -> ActionService {
     ActionService::new(context.engine())
@@ -36,7 +37,7 @@ fn service(context: &OperationContext) -> ActionService {
 pub struct ListedAction {
     pub name: String,
     pub state: ActionState,
-    /// What its file says; missing when the file cannot be read any more.
+    /// Content of its file; missing when the file cannot be read any more.
     #[serde(flatten)]
     pub definition: Option<ListedDefinition>,
     /// Why its file cannot be read any more.
@@ -46,7 +47,7 @@ pub struct ListedAction {
     pub plans: u64,
 }
 
-/// What lists tell about the file of an action.
+/// Content of an action's file that lists show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedDefinition {
     /// `null` stands for the configured actor.
@@ -62,7 +63,8 @@ pub struct ListedDefinition {
 
 impl From<&RegisteredAction> for ListedAction {
     fn from(found: &RegisteredAction) -> Self {
-        let definition = found.action.as_ref().ok().map(|action| ListedDefinition {
+        let read = &found.registered.definition;
+        let definition = read.as_ref().ok().map(|action| ListedDefinition {
             strategy_actor: action.actors.strategy.clone(),
             execution_actor: action.actors.execution.clone(),
             reusable: action.reusable,
@@ -70,16 +72,16 @@ impl From<&RegisteredAction> for ListedAction {
             description: action.description.clone(),
         });
         Self {
-            name: found.stored.name.clone(),
+            name: found.registered.stored.name.clone(),
             state: found.state(),
             definition,
-            problem: found.action.as_ref().err().map(ToString::to_string),
+            problem: read.as_ref().err().map(ToString::to_string),
             plans: found.plans,
         }
     }
 }
 
-/// An action with its whole file.
+/// An action with its complete file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ActionInfo {
     #[serde(flatten)]
@@ -97,7 +99,7 @@ pub struct ActionInfo {
     pub archived: Option<Timestamp>,
 }
 
-/// What the file of an action says, apart from what lists tell.
+/// Content of an action's file that lists do not show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ActionDetails {
     pub long_description: Option<String>,
@@ -109,7 +111,7 @@ pub struct ActionDetails {
     /// The automation profile that its plans start with.
     pub automation_profile: Option<String>,
     pub safety_profile: Option<String>,
-    /// What every plan of it must keep true.
+    /// The invariants of all its plans.
     pub invariants: Vec<String>,
     pub arguments: Vec<ActionArgument>,
 }
@@ -133,30 +135,18 @@ impl From<Action> for ActionDetails {
 
 impl From<RegisteredAction> for ActionInfo {
     fn from(found: RegisteredAction) -> Self {
+        let summary = ListedAction::from(&found);
+        let RegisteredDefinition { stored, definition } = found.registered;
         Self {
-            summary: ListedAction::from(&found),
-            details: found.action.ok().map(ActionDetails::from),
-            config: found.stored.source,
-            version: found.stored.version,
-            created: found.stored.created_at,
-            updated: found.stored.updated_at,
-            archived: found.stored.archived_at,
+            summary,
+            details: definition.ok().map(ActionDetails::from),
+            config: stored.source,
+            version: stored.version,
+            created: stored.created_at,
+            updated: stored.updated_at,
+            archived: stored.archived_at,
         }
     }
-}
-
-/// Registers an action.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CreateAction {
-    /// The YAML text of its definition.
-    pub text: String,
-    /// The file that holds the text. Ignored for callers on other machines.
-    #[serde(default)]
-    pub source: Option<String>,
-    /// Replace an action of the same name, and take it out of the archive.
-    #[serde(default)]
-    pub update: bool,
 }
 
 /// The response of `registry/action/create`.
@@ -166,27 +156,24 @@ pub struct CreatedAction {
     pub outcome: Outcome,
 }
 
-impl Operation for CreateAction {
-    const NAME: &'static str = "registry/action/create";
-    const SUMMARY: &'static str = "Register an action";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
-    type Response = CreatedAction;
+add_request! {
+    /// Registers an action.
+    CreateAction("registry/action/create", "Register an action") -> CreatedAction;
+    update: "Replace an action of the same name, and unarchive it.";
+    run: create;
+}
 
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.definition(&mut self.text)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<CreatedAction, OperationError> {
-        let source = context.source_of(self.source.as_deref());
-        let source = source.display().to_string();
-        let (actions, variables) = (service(context), context.variables());
-        let register = register_mode(self.update);
-        let added = actions.create(&self.text, &source, register, variables)?;
-        Ok(CreatedAction {
-            action: actions.get(&added.stored.name, variables)?.into(),
-            outcome: added.outcome,
-        })
-    }
+fn create(
+    context: &OperationContext,
+    new: DefinitionText<'_>,
+    register: Register,
+) -> Result<CreatedAction, OperationError> {
+    let (actions, variables) = (service(context), context.variables());
+    let added = actions.add(new.text, new.source, register, variables)?;
+    Ok(CreatedAction {
+        action: actions.get(&added.stored.name, variables)?.into(),
+        outcome: added.outcome,
+    })
 }
 
 /// Lists actions by name.
@@ -234,7 +221,7 @@ pub struct ActionListSummary {
 impl Operation for ListActions {
     const NAME: &'static str = "registry/action/list";
     const SUMMARY: &'static str = "List actions";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ActionList;
 
     fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -242,14 +229,17 @@ impl Operation for ListActions {
     }
 
     fn run(self, context: &OperationContext) -> Result<ActionList, OperationError> {
+        let matches = name_filter(self.pattern.as_deref())?;
         let filter = ActionFilter {
             state: self.state,
             namespace: self.namespace,
-            pattern: self.pattern,
         };
         let visible = context.visible(Scope::Registry);
         let mut found = service(context).list(&filter, context.variables())?;
-        found.retain(|action| visible.contains(namespace_of(&action.stored.name)));
+        found.retain(|action| {
+            let name = &action.registered.stored.name;
+            matches(name) && visible.contains(namespace_of(name))
+        });
         let actions: Vec<ListedAction> = found.iter().map(ListedAction::from).collect();
         let count = |is_counted: &dyn Fn(&ListedAction) -> bool| {
             actions.iter().filter(|action| is_counted(action)).count() as u64
@@ -266,18 +256,11 @@ impl Operation for ListActions {
             filters: ActionFilters {
                 state: filter.state,
                 namespace: filter.namespace,
-                pattern: filter.pattern,
+                pattern: self.pattern,
             },
             summary,
         })
     }
-}
-
-/// Shows an action with its texts, arguments, actors and invariants.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ShowAction {
-    pub name: String,
 }
 
 /// The response of operations on one action.
@@ -286,25 +269,20 @@ pub struct ShownAction {
     pub action: ActionInfo,
 }
 
-impl Operation for ShowAction {
-    const NAME: &'static str = "registry/action/show";
-    const SUMMARY: &'static str = "Show an action";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
-    type Response = ShownAction;
+show_request! {
+    /// Shows an action with its texts, arguments, actors and invariants.
+    ShowAction("registry/action/show", "Show an action") -> ShownAction;
+    run: show;
+}
 
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.name(&mut self.name, NamedKind::Definition)
+fn show(context: &OperationContext, name: &str) -> Result<ShownAction, OperationError> {
+    let found = service(context).get(name, context.variables())?;
+    if let Err(error) = &found.registered.definition {
+        return Err(DefinitionError::File(error.clone()).into());
     }
-
-    fn run(self, context: &OperationContext) -> Result<ShownAction, OperationError> {
-        let found = service(context).get(&self.name, context.variables())?;
-        if let Err(error) = &found.action {
-            return Err(ActionError::File(error.clone()).into());
-        }
-        Ok(ShownAction {
-            action: found.into(),
-        })
-    }
+    Ok(ShownAction {
+        action: found.into(),
+    })
 }
 
 /// Archives an action, so that no more plans are made from it. Its plans are not changed.
@@ -320,7 +298,7 @@ pub struct ArchiveAction {
 impl Operation for ArchiveAction {
     const NAME: &'static str = "registry/action/archive";
     const SUMMARY: &'static str = "Archive an action; its plans remain";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = ShownAction;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -331,7 +309,7 @@ impl Operation for ArchiveAction {
         let (actions, variables) = (service(context), context.variables());
         let found = actions.get(&self.name, variables)?;
         require_confirmation(self.yes)?;
-        let archived = actions.archive(&found.stored.name)?;
+        let archived = actions.archive(&found.registered.stored.name)?;
         Ok(ShownAction {
             action: actions.get(&archived.name, variables)?.into(),
         })

@@ -1,13 +1,13 @@
-//! [`ContextService`]: conversations with a name, which runs of actors go on with.
+//! [`ContextService`]: named conversations that runs of actors continue.
 
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Code, Diagnose, EventKind, Message, Metadata, NewMessage, Role, Sequence, SessionId,
-    TokenUsage, nearest,
+    Code, Diagnose, EventKind, Hint, Message, Metadata, NewMessage, Placeholder, Role, Sequence,
+    SessionId, TokenUsage, hint, nearest, suggest,
 };
 use cleveragents_store::contexts::{self, Context};
-use cleveragents_store::messages::{Announce, Appended};
+use cleveragents_store::messages::{Announce, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{Engine, Error, UnitOfWork, messages, resources, sessions};
 use serde::{Deserialize, Serialize};
@@ -15,25 +15,25 @@ use serde_json::{Value, json};
 
 use crate::session::{SessionError, SessionService};
 
-/// Why a context cannot be had or changed.
+/// Failure of the context service.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextServiceError {
-    /// There is none of this name.
+    /// No context has this name.
     #[error("there is no context named `{name}`")]
     NotFound {
-        /// The name as it was given.
+        /// The given name.
         name: String,
-        /// One that is much like it.
+        /// The most similar name.
         nearest: Option<String>,
     },
-    /// There is one of this name.
+    /// A context of this name exists.
     #[error("a context named `{0}` exists already")]
     Exists(String),
-    /// The name is none.
-    #[error("`{0}` cannot name a context: write letters, digits, `_`, `-` or `.`, 100 at most")]
+    /// The name is not allowed.
+    #[error("`{0}` cannot name a context: use at most 100 letters, digits, `_`, `-` or `.`")]
     Name(String),
     /// The file is not a context.
-    #[error("the file does not hold a context: {0}")]
+    #[error("the file is not a context: {0}")]
     Malformed(String),
     /// A message cannot be stored.
     #[error(transparent)]
@@ -54,25 +54,30 @@ impl Diagnose for ContextServiceError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::NotFound {
                 nearest: Some(name),
                 ..
-            } => Some(format!(
-                "did you mean `{name}`? `agents actor context list` shows all"
+            } => Some(hint!(
+                "did you mean `{}`? {} lists all",
+                name,
+                suggest::actor_context_list()
             )),
-            Self::NotFound { .. } => Some(
-                "`agents actor context list` shows all; `agents actor run --context NAME` makes one"
-                    .to_owned(),
-            ),
-            Self::Exists(name) => Some(format!(
-                "choose another name with --name, or remove it first: `agents actor context remove {name}`"
+            Self::NotFound { .. } => Some(hint!(
+                "{} lists all; {} creates one",
+                suggest::actor_context_list(),
+                suggest::actor_run_with_context(Placeholder("NAME"))
             )),
-            Self::Name(_) => Some("choose another name".to_owned()),
-            Self::Malformed(_) => Some(
-                "`agents actor context export NAME` writes one, as JSON or as YAML".to_owned(),
-            ),
+            Self::Exists(name) => Some(hint!(
+                "choose another name with --name, or remove it first: {}",
+                suggest::actor_context_remove(name)
+            )),
+            Self::Name(_) => Some("choose another name".into()),
+            Self::Malformed(_) => Some(hint!(
+                "{} writes one, as JSON or as YAML",
+                suggest::actor_context_export(Placeholder("NAME"))
+            )),
             Self::Session(error) => error.hint(),
             Self::Store(error) => error.hint(),
         }
@@ -83,9 +88,9 @@ impl Diagnose for ContextServiceError {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportedContext {
-    /// What it is called.
+    /// Name of the context.
     pub name: String,
-    /// What was said, oldest first.
+    /// Messages, oldest first.
     pub messages: Vec<ExportedMessage>,
 }
 
@@ -95,11 +100,11 @@ pub struct ExportedContext {
 pub struct ExportedMessage {
     /// `user`, `assistant` or `system`.
     pub role: String,
-    /// What was said.
+    /// Text of the message.
     pub content: String,
 }
 
-/// Keeps contexts of actors.
+/// Manages the contexts of actors.
 #[derive(Clone)]
 pub struct ContextService {
     engine: Arc<Engine>,
@@ -107,7 +112,7 @@ pub struct ContextService {
 }
 
 impl ContextService {
-    /// A service over a store.
+    /// A service for a store.
     pub const fn new(engine: Arc<Engine>, sessions: SessionService) -> Self {
         Self { engine, sessions }
     }
@@ -129,14 +134,14 @@ impl ContextService {
         })
     }
 
-    /// What was said in a context, as runs see it; nothing in one that is not there yet.
-    pub fn said(&self, name: &str) -> Result<Vec<Value>, ContextServiceError> {
+    /// The messages of a context in the form that runs use; empty if it does not exist yet.
+    pub fn messages_for_run(&self, name: &str) -> Result<Vec<Value>, ContextServiceError> {
         check(name)?;
         let Some(found) = self.engine.read(|reader| contexts::get(reader, name))? else {
             return Ok(Vec::new());
         };
-        let said = self.messages(found.session)?;
-        Ok(said
+        let messages = self.messages(found.session)?;
+        Ok(messages
             .into_iter()
             .map(|message| json!({"role": message.role, "content": message.content}))
             .collect())
@@ -155,10 +160,10 @@ impl ContextService {
             .collect())
     }
 
-    /// Adds what was said to a context, all of it or nothing; the context is made when it is not there.
-    pub fn add(&self, name: &str, said: &[ExportedMessage]) -> Result<(), ContextServiceError> {
+    /// Appends messages to a context atomically; creates the context if it does not exist.
+    pub fn add(&self, name: &str, messages: &[ExportedMessage]) -> Result<(), ContextServiceError> {
         check(name)?;
-        let said = self.checked(said)?;
+        let messages = self.checked(messages)?;
         let key = name.to_owned();
         self.engine.write(move |unit| {
             resources::lock(unit)?;
@@ -166,37 +171,41 @@ impl ContextService {
                 Some(found) => found.session,
                 None => make(unit, &key)?,
             };
-            messages::append(unit, session, &said, Announce::Each)?;
+            messages::append(unit, session, &messages, Announce::Each)?;
             Ok::<(), Error>(())
         })?;
         Ok(())
     }
 
-    fn checked(&self, said: &[ExportedMessage]) -> Result<Vec<Appended>, ContextServiceError> {
-        said.iter()
+    fn checked(
+        &self,
+        messages: &[ExportedMessage],
+    ) -> Result<Vec<AppendedMessage>, ContextServiceError> {
+        messages
+            .iter()
             .map(|message| {
                 let role = role(&message.role)?;
                 let content = message.content.clone();
                 let message: NewMessage = self.sessions.message(role, content, Metadata::new())?;
-                Ok(Appended::from(message))
+                Ok(AppendedMessage::from(message))
             })
             .collect()
     }
 
-    /// Takes all messages out of a context, which stays.
+    /// Removes all messages of a context, which itself stays.
     pub fn clear(&self, name: &str) -> Result<u64, ContextServiceError> {
         let found = self.get(name)?;
         let key = name.to_owned();
         self.engine.write(move |unit| {
             resources::lock(unit)?;
-            // The conversation goes with its messages, and the context with it.
+            // Deleting the conversation deletes its messages and the context.
             sessions::delete(unit, found.session)?;
             make(unit, &key)
         })?;
         Ok(found.messages)
     }
 
-    /// Removes a context with all that was said in it.
+    /// Removes a context with all its messages.
     pub fn remove(&self, name: &str) -> Result<Context, ContextServiceError> {
         let found = self.get(name)?;
         let session = found.session;
@@ -205,7 +214,7 @@ impl ContextService {
         Ok(found)
     }
 
-    /// A context, to be written to a file.
+    /// A context in the export format.
     pub fn export(&self, name: &str) -> Result<ExportedContext, ContextServiceError> {
         let found = self.get(name)?;
         Ok(ExportedContext {
@@ -214,10 +223,10 @@ impl ContextService {
         })
     }
 
-    /// Stores a context from a file, whole or not at all.
+    /// Stores a context from a file, atomically.
     pub fn import(&self, context: &ExportedContext) -> Result<Context, ContextServiceError> {
         check(&context.name)?;
-        let said = self.checked(&context.messages)?;
+        let messages = self.checked(&context.messages)?;
         let key = context.name.clone();
         let is_new = self.engine.write(move |unit| {
             resources::lock(unit)?;
@@ -225,7 +234,7 @@ impl ContextService {
                 return Ok::<bool, Error>(false);
             }
             let session = make(unit, &key)?;
-            messages::append(unit, session, &said, Announce::Each)?;
+            messages::append(unit, session, &messages, Announce::Each)?;
             Ok(true)
         })?;
         if is_new {
@@ -236,7 +245,7 @@ impl ContextService {
     }
 }
 
-/// Reads an exported context: JSON is YAML too.
+/// Parses an exported context; JSON is valid YAML.
 pub fn read_context(text: &str) -> Result<ExportedContext, ContextServiceError> {
     let context: ExportedContext = cleveragents_domain::yaml::read(text).map_err(|fault| {
         let place = fault
@@ -272,7 +281,7 @@ fn check(name: &str) -> Result<(), ContextServiceError> {
     }
 }
 
-/// Makes a context. Whoever looked before whether there is one holds the lock of the registry.
+/// Creates a context. The caller holds the lock of the registry since it checked that none exists.
 fn make(unit: &mut UnitOfWork<'_>, name: &str) -> Result<SessionId, Error> {
     let session = SessionId::generate();
     let new = NewSession {

@@ -1,236 +1,114 @@
-//! [`ActorService`]: the actors there are.
+//! Registered actors, and lookup among these, the built-in ones and those of models.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cleveragents_actors::Actor;
-use cleveragents_domain::MicroUsd;
 use cleveragents_domain::identity::Namespaces;
-use cleveragents_store::definitions::{self, DefinitionKind, StoredDefinition};
-use cleveragents_store::{Engine, plans, resources, runs};
+use cleveragents_domain::{DefinitionFileError, DefinitionKind, MicroUsd};
+use cleveragents_store::definitions::StoredDefinition;
+use cleveragents_store::{Reader, plans, runs};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::error::ActorError;
-use super::shelf::{ActorText, Bundle, IsModel, Shelf, Supplies, of_model, whole_name};
-use crate::resource::{Outcome, Register};
+use super::resolver::{ActorResolver, ActorText, Bundle, IsModel, Supplies, of_model, whole_name};
+use crate::definition::{DefinitionError, DefinitionService, DefinitionText, DefinitionType};
 
-/// What actors are compiled with.
+/// Inputs for compiling actors.
 #[derive(Clone, Copy)]
 pub struct ActorWorld<'a> {
-    /// Tools, skills and servers.
+    /// Known tools, skills and servers.
     pub supplies: &'a Supplies,
-    /// Which names are those of models.
+    /// Whether a name is that of a model.
     pub is_model: IsModel<'a>,
-    /// Values that files ask for.
+    /// Returns the values of variables in files.
     pub variables: &'a dyn Fn(&str) -> Option<String>,
-}
-
-/// An actor as it is registered.
-#[derive(Debug)]
-pub struct RegisteredActor {
-    /// Its file and its dates.
-    pub stored: StoredDefinition,
-    /// What the file says now, with the variables and the other actors of now.
-    pub actor: Result<Arc<Actor>, ActorError>,
 }
 
 /// An actor that can run.
 #[derive(Debug)]
 pub struct FoundActor {
-    /// The actor.
+    /// The compiled actor.
     pub actor: Arc<Actor>,
-    /// Its file and its dates; nothing when it comes with the models.
+    /// Its file and dates; `None` when it represents a model.
     pub stored: Option<StoredDefinition>,
-    /// Its file and those of all that it refers to.
+    /// Its file and those of all actors that it refers to.
     pub bundle: Bundle,
     /// The hash of its file.
     pub hash: String,
 }
 
-/// An actor that was just registered.
-#[derive(Debug)]
-pub struct AddedActor {
-    /// What its file says.
-    pub actor: Arc<Actor>,
-    /// Its file and its dates.
-    pub stored: StoredDefinition,
-    /// The hash of its file.
-    pub hash: String,
-    /// Whether it is new or took the place of another.
-    pub outcome: Outcome,
-}
+/// The registered actors.
+pub type ActorService = DefinitionService<Arc<Actor>>;
 
-/// Keeps actors.
-#[derive(Clone)]
-pub struct ActorService {
-    engine: Arc<Engine>,
-}
+impl DefinitionType for Arc<Actor> {
+    const KIND: DefinitionKind = DefinitionKind::Actor;
+    type Reading<'a> = ActorWorld<'a>;
+    type Error = DefinitionError;
 
-impl ActorService {
-    /// A service over a store.
-    pub const fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
-    }
-
-    /// The registered actors as their files were.
-    pub fn stored(&self) -> Result<Vec<StoredDefinition>, ActorError> {
-        Ok(self
-            .engine
-            .read(|reader| definitions::list(reader, DefinitionKind::Actor))?)
-    }
-
-    /// The registered actors, those included whose files cannot be read any more.
-    pub fn registered(&self, world: ActorWorld<'_>) -> Result<Vec<RegisteredActor>, ActorError> {
-        let stored = self.stored()?;
-        let known = shelf(&stored, world);
-        Ok(stored
-            .into_iter()
-            .map(|stored| RegisteredActor {
-                actor: known
-                    .compile(&stored.definition, &stored.source)
-                    .map_err(ActorError::from),
-                stored,
-            })
-            .collect())
-    }
-
-    /// An actor by its name, ready to run.
-    pub fn find(&self, name: &str, world: ActorWorld<'_>) -> Result<FoundActor, ActorError> {
-        let stored = self.stored()?;
-        let known = shelf(&stored, world);
-        let whole = whole_name(name);
-        let own = stored.iter().find(|stored| stored.name == whole);
-        let is_built_in = world.supplies.built_in.contains_key(&whole);
-        let key = if own.is_some() || is_built_in {
-            &whole
-        } else {
-            name
-        };
-        let Some(actor) = known.get(key)? else {
-            return Err(ActorError::NotFound {
-                name: name.to_owned(),
-                nearest: known.nearest(name),
-            });
-        };
-        Ok(FoundActor {
-            bundle: known.bundle(&actor.name, None),
-            hash: own.map_or_else(|| hash(name), |stored| hash(&stored.definition)),
-            stored: own.cloned(),
-            actor,
-        })
-    }
-
-    /// The actor of a file that is not registered.
-    pub fn compile(
-        &self,
-        text: &str,
-        source: &str,
+    fn read(
+        text: DefinitionText<'_>,
+        registered: &[StoredDefinition],
         world: ActorWorld<'_>,
-    ) -> Result<FoundActor, ActorError> {
-        let stored = self.stored()?;
-        let known = shelf(&stored, world);
-        let actor = known.compile(text, source)?;
-        let own = ActorText {
-            text: text.to_owned(),
-            source: source.to_owned(),
-        };
-        Ok(FoundActor {
-            bundle: known.bundle(&actor.name, Some(own)),
-            hash: hash(text),
-            stored: None,
-            actor,
-        })
+    ) -> Result<Self, Box<DefinitionFileError>> {
+        actor_resolver(registered, world).compile(text.text, text.source)
     }
 
-    /// The actor of a run, from the files that the run began with.
-    pub fn from_bundle(
-        &self,
-        bundle: &Bundle,
+    /// One resolver compiles each actor once, however many others refer to it.
+    fn read_all(
+        registered: &[StoredDefinition],
         world: ActorWorld<'_>,
-    ) -> Result<Arc<Actor>, ActorError> {
-        let Some(own) = bundle.files.get(&bundle.actor) else {
-            return Ok(Arc::new(of_model(&bundle.actor)));
-        };
-        let known = Shelf::new(
-            bundle.files.clone(),
-            world.supplies,
-            world.is_model,
-            world.variables,
-        );
-        Ok(known.compile(&own.text, &own.source)?)
+    ) -> Vec<Result<Self, Box<DefinitionFileError>>> {
+        let known = actor_resolver(registered, world);
+        let compile = |stored: &StoredDefinition| known.compile(&stored.definition, &stored.source);
+        registered.iter().map(compile).collect()
     }
 
-    /// Registers the actor that the text of a file describes. The text is kept, so that the file may go.
-    pub fn add(
-        &self,
-        text: &str,
-        source: &str,
-        register: Register,
-        world: ActorWorld<'_>,
-    ) -> Result<AddedActor, ActorError> {
-        // The closure may run on another thread, where neither variables nor models can be asked: it is
-        // read here, and there compared with what was read.
-        loop {
-            let before = self.stored()?;
-            let known = shelf(&before, world);
-            let actor = known.compile(text, source)?;
-            let own = ActorText {
-                text: text.to_owned(),
-                source: source.to_owned(),
-            };
-            Self::check_dependants(&before, &actor.name, &own, world)?;
-            let (name, definition, place) =
-                (actor.name.clone(), text.to_owned(), source.to_owned());
-            let written = self.engine.write(move |unit| {
-                resources::lock(unit)?;
-                if definitions::list(unit, DefinitionKind::Actor)? != before {
-                    return Ok::<_, cleveragents_store::Error>(Written::Overtaken);
-                }
-                let kind = DefinitionKind::Actor;
-                let outcome = if definitions::insert(unit, kind, &name, &definition, &place)? {
-                    Outcome::Created
-                } else if register == Register::Update {
-                    definitions::update(unit, kind, &name, &definition, &place)?;
-                    Outcome::Updated
-                } else {
-                    return Ok(Written::Exists);
-                };
-                Ok(match definitions::get(unit, kind, &name)? {
-                    Some(stored) => Written::Stored(Box::new(stored), outcome),
-                    None => Written::Overtaken,
-                })
-            })?;
-            match written {
-                Written::Overtaken => {}
-                Written::Exists => return Err(ActorError::Exists(actor.name.clone())),
-                Written::Stored(stored, outcome) => {
-                    return Ok(AddedActor {
-                        actor,
-                        hash: hash(&stored.definition),
-                        stored: *stored,
-                        outcome,
-                    });
-                }
-            }
-        }
+    fn schema() -> Value {
+        cleveragents_actors::schema()
     }
 
-    /// Refuses a new text of an actor with which those that refer to it cannot be any more.
-    fn check_dependants(
-        before: &[StoredDefinition],
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn complete_name(name: &str) -> String {
+        whole_name(name)
+    }
+
+    fn built_in_names(world: ActorWorld<'_>) -> Vec<String> {
+        world.supplies.built_in.keys().cloned().collect()
+    }
+
+    fn explain_missing(
+        _: &mut dyn Reader,
         name: &str,
-        own: &ActorText,
         world: ActorWorld<'_>,
-    ) -> Result<(), ActorError> {
-        let old = shelf(before, world);
-        let mut files = texts(before);
-        files.insert(name.to_owned(), own.clone());
-        for other in before.iter().filter(|other| other.name != name) {
-            // One that is broken already is not the doing of this change.
+    ) -> Result<Option<DefinitionError>, DefinitionError> {
+        let is_built_in =
+            (world.is_model)(name) || world.supplies.built_in.contains_key(&whole_name(name));
+        Ok(is_built_in.then(|| DefinitionError::BuiltIn {
+            kind: Self::KIND,
+            name: name.to_owned(),
+        }))
+    }
+
+    /// Refuses a new text of an actor if actors that refer to it could no longer be compiled.
+    fn check_new(
+        &self,
+        text: DefinitionText<'_>,
+        registered: &[StoredDefinition],
+        world: ActorWorld<'_>,
+    ) -> Result<(), DefinitionError> {
+        let old = actor_resolver(registered, world);
+        let mut files = texts(registered);
+        files.insert(self.name.clone(), text.into());
+        for other in registered.iter().filter(|other| other.name != self.name) {
+            // An actor that is already invalid is not broken by this change.
             if old.compile(&other.definition, &other.source).is_err() {
                 continue;
             }
-            let new = Shelf::new(
+            let new = ActorResolver::new(
                 files.clone(),
                 world.supplies,
                 world.is_model,
@@ -241,101 +119,146 @@ impl ActorService {
         Ok(())
     }
 
-    /// Removes a registered actor to which no other one refers.
-    pub fn remove(
-        &self,
-        name: &str,
+    fn check_referrers(
+        found: &StoredDefinition,
+        registered: &[StoredDefinition],
         world: ActorWorld<'_>,
-    ) -> Result<StoredDefinition, ActorError> {
-        loop {
-            let before = self.stored()?;
-            let whole = whole_name(name);
-            let Some(found) = before.iter().find(|stored| stored.name == whole).cloned() else {
-                if (world.is_model)(name) || world.supplies.built_in.contains_key(&whole) {
-                    return Err(ActorError::BuiltIn(name.to_owned()));
-                }
-                return Err(ActorError::NotFound {
-                    name: name.to_owned(),
-                    nearest: shelf(&before, world).nearest(name),
-                });
-            };
-            if let Some(by) = Self::dependants(&before, &whole, world).into_iter().next() {
-                return Err(ActorError::InUse { name: whole, by });
-            }
-            let is_removed = self.engine.write(move |unit| {
-                resources::lock(unit)?;
-                if definitions::list(unit, DefinitionKind::Actor)? != before {
-                    return Ok(false);
-                }
-                let plans = plans::active_of_actor(unit, &|named| whole_name(named) == whole)?;
-                if !plans.is_empty() {
-                    return Err(ActorError::UsedByPlans {
-                        name: whole.clone(),
-                        plans,
-                    });
-                }
-                Ok(definitions::remove(unit, DefinitionKind::Actor, &whole)?)
-            })?;
-            if is_removed {
-                return Ok(found);
-            }
+    ) -> Result<(), DefinitionError> {
+        let by = dependants(registered, &found.name, world);
+        if by.is_empty() {
+            return Ok(());
         }
+        Err(DefinitionError::InUse {
+            kind: Self::KIND,
+            name: found.name.clone(),
+            by,
+        })
+    }
+
+    fn check_unused(
+        reader: &mut dyn Reader,
+        found: &StoredDefinition,
+        _: &[StoredDefinition],
+    ) -> Result<(), DefinitionError> {
+        let plans = plans::active_of_actor(reader, &|named| whole_name(named) == found.name)?;
+        if plans.is_empty() {
+            return Ok(());
+        }
+        Err(DefinitionError::UsedByPlans {
+            kind: Self::KIND,
+            name: found.name.clone(),
+            plans,
+        })
+    }
+}
+
+impl DefinitionService<Arc<Actor>> {
+    /// Finds an actor by name and compiles it.
+    pub fn find(&self, name: &str, world: ActorWorld<'_>) -> Result<FoundActor, DefinitionError> {
+        let stored = self.stored()?;
+        let known = actor_resolver(&stored, world);
+        let whole = whole_name(name);
+        let own = stored.iter().find(|stored| stored.name == whole);
+        let is_built_in = world.supplies.built_in.contains_key(&whole);
+        let key = if own.is_some() || is_built_in {
+            &whole
+        } else {
+            name
+        };
+        let Some(actor) = known.get(key)? else {
+            return Err(DefinitionError::not_found::<Arc<Actor>>(
+                name,
+                known.nearest(name),
+            ));
+        };
+        Ok(FoundActor {
+            bundle: known.bundle(&actor.name, None),
+            hash: own.map_or_else(|| hash(name), |stored| hash(&stored.definition)),
+            stored: own.cloned(),
+            actor,
+        })
+    }
+
+    /// Compiles the actor of a file that is not registered.
+    pub fn compile(
+        &self,
+        text: &str,
+        source: &str,
+        world: ActorWorld<'_>,
+    ) -> Result<FoundActor, DefinitionError> {
+        let stored = self.stored()?;
+        let known = actor_resolver(&stored, world);
+        let actor = known.compile(text, source)?;
+        let own = DefinitionText { text, source };
+        Ok(FoundActor {
+            bundle: known.bundle(&actor.name, Some(own.into())),
+            hash: hash(text),
+            stored: None,
+            actor,
+        })
+    }
+
+    /// Compiles the actor of a run from the files stored at its start.
+    pub fn from_bundle(
+        &self,
+        bundle: &Bundle,
+        world: ActorWorld<'_>,
+    ) -> Result<Arc<Actor>, DefinitionError> {
+        let Some(own) = bundle.files.get(&bundle.actor) else {
+            return Ok(Arc::new(of_model(&bundle.actor)));
+        };
+        let known = ActorResolver::new(
+            bundle.files.clone(),
+            world.supplies,
+            world.is_model,
+            world.variables,
+        );
+        Ok(known.compile(&own.text, &own.source)?)
     }
 
     /// The registered actors that refer to one.
-    pub fn referring(&self, name: &str, world: ActorWorld<'_>) -> Result<Vec<String>, ActorError> {
-        Ok(Self::dependants(&self.stored()?, &whole_name(name), world))
+    pub fn referring(
+        &self,
+        name: &str,
+        world: ActorWorld<'_>,
+    ) -> Result<Vec<String>, DefinitionError> {
+        Ok(dependants(&self.stored()?, &whole_name(name), world))
     }
 
-    fn dependants(stored: &[StoredDefinition], name: &str, world: ActorWorld<'_>) -> Vec<String> {
-        let refers = |other: &&StoredDefinition| {
-            let known = shelf(stored, world);
-            let _broken_ones_name_what_they_can = known.compile(&other.definition, &other.source);
-            known.used().contains(name)
-        };
-        let others = stored.iter().filter(|other| other.name != name);
-        others
-            .filter(refers)
-            .map(|other| other.name.clone())
-            .collect()
-    }
-
-    /// How many runs an actor had in the namespaces, and what they cost together.
+    /// Number of runs of an actor in the namespaces, and their total cost.
     pub fn totals(
         &self,
         name: &str,
         namespaces: &Namespaces,
-    ) -> Result<(u64, MicroUsd), ActorError> {
+    ) -> Result<(u64, MicroUsd), DefinitionError> {
         Ok(self
-            .engine
+            .engine()
             .read(|reader| runs::totals(reader, namespaces, name))?)
     }
 }
 
-/// What came of an attempt to write.
-enum Written {
-    /// Somebody changed the actors since they were read.
-    Overtaken,
-    /// There is one of this name.
-    Exists,
-    Stored(Box<StoredDefinition>, Outcome),
+fn dependants(stored: &[StoredDefinition], name: &str, world: ActorWorld<'_>) -> Vec<String> {
+    let refers = |other: &&StoredDefinition| {
+        let known = actor_resolver(stored, world);
+        let _broken_ones_name_what_they_can = known.compile(&other.definition, &other.source);
+        known.used().contains(name)
+    };
+    let others = stored.iter().filter(|other| other.name != name);
+    others
+        .filter(refers)
+        .map(|other| other.name.clone())
+        .collect()
 }
 
 fn texts(stored: &[StoredDefinition]) -> BTreeMap<String, ActorText> {
     stored
         .iter()
-        .map(|stored| {
-            let text = ActorText {
-                text: stored.definition.clone(),
-                source: stored.source.clone(),
-            };
-            (stored.name.clone(), text)
-        })
+        .map(|stored| (stored.name.clone(), DefinitionText::from(stored).into()))
         .collect()
 }
 
-fn shelf<'a>(stored: &[StoredDefinition], world: ActorWorld<'a>) -> Shelf<'a> {
-    Shelf::new(
+fn actor_resolver<'a>(stored: &[StoredDefinition], world: ActorWorld<'a>) -> ActorResolver<'a> {
+    ActorResolver::new(
         texts(stored),
         world.supplies,
         world.is_model,
@@ -343,7 +266,7 @@ fn shelf<'a>(stored: &[StoredDefinition], world: ActorWorld<'a>) -> Shelf<'a> {
     )
 }
 
-/// The hash of a text, as people see it.
-fn hash(text: &str) -> String {
+/// Printed hash of a text.
+pub(super) fn hash(text: &str) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(text.as_bytes())))
 }

@@ -1,44 +1,48 @@
 //! The operations on automation profiles.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use std::collections::BTreeMap;
 
 use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::yaml::Variables;
 use cleveragents_domain::{
-    AutomationGate, AutomationGuard, AutomationProfile, GateGroup, MicroUsd, Thresholds, Timestamp,
+    AutomationGate, AutomationGuard, AutomationProfile, GateGroup, MicroUsd, Placeholder,
+    Thresholds, Timestamp, hint, suggest,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::error::AutomationError;
 use super::service::AutomationService;
-use crate::operation::{
-    NamedKind, Operation, OperationContext, OperationEntry, OperationError, RemovedDefinition,
-    Requirement, Resolver, confirm_removal, name_filter, namespace_of, register_mode,
+use crate::definition::{
+    DefinitionText, DefinitionType as _, add_request, named_by_configuration, remove_confirmed,
+    remove_request, show_request,
 };
-use crate::resource::Outcome;
+use crate::operation::{
+    Operation, OperationContext, OperationEntry, OperationError, RemovedDefinition, Requirement,
+    Resolver, name_filter, namespace_of,
+};
+use crate::resource::{Outcome, Register};
 
 /// The operations on automation profiles.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<AddProfile>(),
-    OperationEntry::of::<ListProfiles>(),
-    OperationEntry::of::<ShowProfile>(),
-    OperationEntry::of::<RemoveProfile>(),
+    OperationEntry::new::<AddProfile>(),
+    OperationEntry::new::<ListProfiles>(),
+    OperationEntry::new::<ShowProfile>(),
+    OperationEntry::new::<RemoveProfile>(),
 ];
 
-/// The key of the configuration that names the profile of new plans.
+/// The configuration key that names the profile of new plans.
 const CONFIGURATION_KEY: &str = "core.automation-profile";
-
-const fn requires(permission: Permission) -> Requirement {
-    Requirement::new(Scope::Registry, permission)
-}
 
 fn service(context: &OperationContext) -> AutomationService {
     AutomationService::new(context.engine())
 }
 
-/// A profile whose description holds no secret of the process.
+/// A profile with the secrets of the process redacted in its description.
 fn redacted(
     context: &OperationContext,
     profile: AutomationProfile,
@@ -50,7 +54,8 @@ fn redacted(
     })
 }
 
-/// How confident a plan must be to pass each gate by itself: 0 always passes, 1 always asks.
+/// The confidence that a plan needs to pass each gate without approval: 0 always passes, 1 always
+/// asks.
 pub type GateThresholds = BTreeMap<AutomationGate, f64>;
 
 fn thresholds(
@@ -62,7 +67,7 @@ fn thresholds(
         .collect()
 }
 
-/// The switches of a profile.
+/// The flags of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfileFlags {
     /// Changes are made in sandboxes only.
@@ -121,27 +126,13 @@ pub enum ProfileSource {
 }
 
 impl ProfileSource {
-    /// The word in reports.
+    /// The value in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Builtin => "builtin",
             Self::Custom => "custom",
         }
     }
-}
-
-/// Registers an automation profile.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AddProfile {
-    /// The YAML text of its definition.
-    pub text: String,
-    /// The file that holds the text. Ignored for callers on other machines.
-    #[serde(default)]
-    pub source: Option<String>,
-    /// Replace a profile of the same name.
-    #[serde(default)]
-    pub update: bool,
 }
 
 /// The response of `registry/automation-profile/add`.
@@ -152,9 +143,9 @@ pub struct AddedProfileInfo {
     pub thresholds: GateThresholds,
     pub flags: ProfileFlags,
     pub guards: Option<ProfileGuards>,
-    /// How often a failed step is retried.
+    /// Maximum number of retries of a failed step.
     pub max_retries: u32,
-    /// How often failed validations are fixed.
+    /// Maximum number of fixes of failed validations.
     pub validation_retries: u32,
     /// The file that it was read from.
     pub config: String,
@@ -165,37 +156,34 @@ pub struct AddedProfileInfo {
     pub outcome: Outcome,
 }
 
-impl Operation for AddProfile {
-    const NAME: &'static str = "registry/automation-profile/add";
-    const SUMMARY: &'static str = "Register an automation profile";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
-    type Response = AddedProfileInfo;
+add_request! {
+    /// Registers an automation profile.
+    AddProfile("registry/automation-profile/add", "Register an automation profile") -> AddedProfileInfo;
+    update: "Replace a profile of the same name.";
+    run: add;
+}
 
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.definition(&mut self.text)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<AddedProfileInfo, OperationError> {
-        let source = context.source_of(self.source.as_deref());
-        let source = source.display().to_string();
-        let register = register_mode(self.update);
-        let added = service(context).add(&self.text, &source, register, context.variables())?;
-        let profile = redacted(context, added.profile)?;
-        Ok(AddedProfileInfo {
-            thresholds: thresholds(&profile.thresholds, AutomationGate::ALL.into_iter()),
-            flags: ProfileFlags::from(&profile),
-            name: profile.name,
-            description: profile.description,
-            guards: profile.guards.map(ProfileGuards::from),
-            max_retries: profile.max_retries,
-            validation_retries: profile.validation_retries,
-            config: added.stored.source,
-            created: added.stored.created_at,
-            updated: added.stored.updated_at,
-            version: added.stored.version,
-            outcome: added.outcome,
-        })
-    }
+fn add(
+    context: &OperationContext,
+    new: DefinitionText<'_>,
+    register: Register,
+) -> Result<AddedProfileInfo, OperationError> {
+    let added = service(context).add(new.text, new.source, register, context.variables())?;
+    let profile = redacted(context, added.definition)?;
+    Ok(AddedProfileInfo {
+        thresholds: thresholds(&profile.thresholds, AutomationGate::ALL.into_iter()),
+        flags: ProfileFlags::from(&profile),
+        name: profile.name,
+        description: profile.description,
+        guards: profile.guards.map(ProfileGuards::from),
+        max_retries: profile.max_retries,
+        validation_retries: profile.validation_retries,
+        config: added.stored.source,
+        created: added.stored.created_at,
+        updated: added.stored.updated_at,
+        version: added.stored.version,
+        outcome: added.outcome,
+    })
 }
 
 /// Lists automation profiles, the built-in ones first.
@@ -233,7 +221,7 @@ pub struct ListedProfile {
     pub problem: Option<String>,
 }
 
-/// What lists tell about a profile.
+/// Content of a profile that lists show.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListedProfileDefinition {
     pub description: String,
@@ -259,7 +247,7 @@ impl ListedProfile {
 impl Operation for ListProfiles {
     const NAME: &'static str = "registry/automation-profile/list";
     const SUMMARY: &'static str = "List automation profiles";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ProfileList;
 
     fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -274,12 +262,12 @@ impl Operation for ListProfiles {
             .map(|profile| ListedProfile::new(profile, ProfileSource::Builtin))
             .collect();
         let visible = context.visible(Scope::Registry);
-        for registered in service(context).list(context.variables())? {
+        for registered in service(context).list_registered(context.variables())? {
             let name = registered.stored.name;
             if !matches(&name) || !visible.contains(namespace_of(&name)) {
                 continue;
             }
-            listed.push(match registered.profile {
+            listed.push(match registered.definition {
                 Ok(profile) => {
                     ListedProfile::new(redacted(context, profile)?, ProfileSource::Custom)
                 }
@@ -298,14 +286,6 @@ impl Operation for ListProfiles {
             automation_profiles: listed,
         })
     }
-}
-
-/// Shows an automation profile.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ShowProfile {
-    /// Such as `trusted` or `acme/careful`.
-    pub name: String,
 }
 
 /// The response of `registry/automation-profile/show`.
@@ -330,11 +310,11 @@ pub struct ShownProfile {
 pub struct ExecutionControls {
     #[serde(flatten)]
     pub flags: ProfileFlags,
-    /// How often a failed step is retried.
+    /// Maximum number of retries of a failed step.
     pub max_retries: u32,
-    /// How often failed validations are fixed.
+    /// Maximum number of fixes of failed validations.
     pub validation_retries: u32,
-    // Takes the fields that are left, so it stands last.
+    // Flattened fields have to be last.
     #[serde(flatten)]
     pub thresholds: GateThresholds,
 }
@@ -353,83 +333,64 @@ impl ShownProfile {
     }
 }
 
-impl Operation for ShowProfile {
-    const NAME: &'static str = "registry/automation-profile/show";
-    const SUMMARY: &'static str = "Show an automation profile";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
-    type Response = ShownProfile;
-
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.read_name(&mut self.name, NamedKind::Definition)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<ShownProfile, OperationError> {
-        let profiles = service(context);
-        let stored = profiles.file(&self.name)?;
-        let profile = redacted(context, profiles.get(&self.name, context.variables())?)?;
-        let group = |group: GateGroup| thresholds(&profile.thresholds, group.gates());
-        Ok(ShownProfile {
-            phase_transitions: group(GateGroup::PhaseTransitions),
-            decision_automation: group(GateGroup::DecisionAutomation),
-            self_repair: group(GateGroup::SelfRepair),
-            execution_controls: ExecutionControls {
-                flags: ProfileFlags::from(&profile),
-                max_retries: profile.max_retries,
-                validation_retries: profile.validation_retries,
-                thresholds: group(GateGroup::ExecutionControls),
-            },
-            source: match stored {
-                Some(_) => ProfileSource::Custom,
-                None => ProfileSource::Builtin,
-            },
-            version: stored.as_ref().map(|stored| stored.version),
-            config: stored.map(|stored| stored.source),
-            name: profile.name,
-            description: profile.description,
-            guards: profile.guards.map(ProfileGuards::from),
-        })
-    }
+show_request! {
+    /// Shows an automation profile.
+    ShowProfile("registry/automation-profile/show", "Show an automation profile") -> ShownProfile;
+    name: "Such as `trusted` or `acme/careful`.";
+    run: show;
 }
 
-/// Removes an automation profile that nothing uses.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RemoveProfile {
-    pub name: String,
-    /// Confirms the removal; without it nothing is removed.
-    #[serde(default)]
-    pub yes: bool,
+fn show(context: &OperationContext, name: &str) -> Result<ShownProfile, OperationError> {
+    let profiles = service(context);
+    let stored = profiles.file(name)?;
+    let profile = redacted(context, profiles.get(name, context.variables())?)?;
+    let group = |group: GateGroup| thresholds(&profile.thresholds, group.gates());
+    Ok(ShownProfile {
+        phase_transitions: group(GateGroup::PhaseTransitions),
+        decision_automation: group(GateGroup::DecisionAutomation),
+        self_repair: group(GateGroup::SelfRepair),
+        execution_controls: ExecutionControls {
+            flags: ProfileFlags::from(&profile),
+            max_retries: profile.max_retries,
+            validation_retries: profile.validation_retries,
+            thresholds: group(GateGroup::ExecutionControls),
+        },
+        source: match stored {
+            Some(_) => ProfileSource::Custom,
+            None => ProfileSource::Builtin,
+        },
+        version: stored.as_ref().map(|stored| stored.version),
+        config: stored.map(|stored| stored.source),
+        name: profile.name,
+        description: profile.description,
+        guards: profile.guards.map(ProfileGuards::from),
+    })
 }
 
-impl Operation for RemoveProfile {
-    const NAME: &'static str = "registry/automation-profile/remove";
-    const SUMMARY: &'static str = "Remove an automation profile that nothing uses";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
-    type Response = RemovedDefinition;
+remove_request! {
+    /// Removes an automation profile that nothing uses.
+    RemoveProfile(
+        "registry/automation-profile/remove",
+        "Remove an automation profile that nothing uses"
+    );
+    run: remove;
+}
 
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.name(&mut self.name, NamedKind::Definition)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<RemovedDefinition, OperationError> {
-        let profiles = service(context);
-        if let Some(stored) = profiles.file(&self.name)? {
-            let configured = context.settings().automation_profile.to_lowercase();
-            if configured == stored.name || format!("local/{configured}") == stored.name {
-                let error = AutomationError::InUse {
-                    name: stored.name,
-                    by: format!("the configuration, as `{CONFIGURATION_KEY}`"),
-                };
-                return Err(OperationError::from(error).with_hint(format!(
-                    "choose another with `agents config set {CONFIGURATION_KEY} NAME`"
-                )));
-            }
-            confirm_removal(&stored.name, self.yes)?;
+fn remove(
+    context: &OperationContext,
+    name: &str,
+    yes: bool,
+) -> Result<RemovedDefinition, OperationError> {
+    let variables: Variables<'_> = context.variables();
+    remove_confirmed(&service(context), variables, name, yes, |found| {
+        let configured = &context.settings().automation_profile;
+        if AutomationProfile::complete_name(configured) != found.name {
+            return Ok(());
         }
-        let removed = profiles.remove(&self.name)?;
-        Ok(RemovedDefinition {
-            removed: removed.name,
-            config: removed.source,
-        })
-    }
+        let error = named_by_configuration::<AutomationProfile>(&found.name, CONFIGURATION_KEY);
+        Err(OperationError::from(error).with_hint(hint!(
+            "choose another with {}",
+            suggest::config_set(CONFIGURATION_KEY, Placeholder("NAME"))
+        )))
+    })
 }

@@ -1,5 +1,5 @@
-//! [`EventScope`]: the namespace that an event belongs to, which decides who may see it. An event whose namespace cannot
-//! be found out is for the user at the machine only.
+//! [`EventScope`]: the namespace that an event belongs to, which decides which callers may see it.
+//! An event with an unknown namespace is visible to the local user only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,20 +11,20 @@ use cleveragents_store::{
 };
 use serde_json::Value;
 
-/// Maximum number of cached namespaces. The namespace of a thing never changes.
+/// Maximum number of cached namespaces. The namespace of an object never changes.
 const CACHE_SIZE: usize = 20_000;
 
-/// How many events about a thing that is gone are searched for its namespace, from each end.
+/// Number of events about a removed object that are searched for its namespace, from each end.
 const SEARCHED_EVENTS: u64 = 4;
 
-/// Finds the namespaces of events. Caches what it found; clones share the cache.
+/// Finds the namespaces of events. Caches the results; clones share the cache.
 #[derive(Clone)]
 pub struct EventScope {
     engine: Arc<Engine>,
     cache: Arc<Mutex<HashMap<Subject, Option<Arc<str>>>>>,
 }
 
-/// Something whose namespace the database has.
+/// An object whose namespace the database has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Subject {
     kind: SubjectKind,
@@ -39,11 +39,11 @@ enum SubjectKind {
     Resource,
     Sandbox,
     Run,
-    /// Anything else that an earlier event may have named the namespace of.
+    /// Any other object whose namespace an earlier event may contain.
     Other,
 }
 
-/// How the namespace of an event is found.
+/// How to find the namespace of an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Lookup {
     Named(String),
@@ -52,7 +52,7 @@ enum Lookup {
 }
 
 impl EventScope {
-    /// A lookup on a database.
+    /// A lookup for a database.
     pub fn new(engine: Arc<Engine>) -> Self {
         Self {
             engine,
@@ -60,7 +60,7 @@ impl EventScope {
         }
     }
 
-    /// The namespace of an event as far as it is known without the database; `None` when it has to be asked.
+    /// The namespace of an event as far as it is known without the database; `None` when the database must be asked.
     pub fn cached(&self, event: &Event) -> Option<Option<Arc<str>>> {
         match lookup(event) {
             Lookup::Named(namespace) => Some(Some(namespace.into())),
@@ -69,7 +69,7 @@ impl EventScope {
         }
     }
 
-    /// The namespace of an event, from the database where it has to be asked.
+    /// The namespace of an event, from the database if necessary.
     pub fn namespace(&self, event: &Event) -> Result<Option<Arc<str>>, Error> {
         let subject = match lookup(event) {
             Lookup::Named(namespace) => return Ok(Some(namespace.into())),
@@ -132,7 +132,7 @@ fn lookup(event: &Event) -> Lookup {
             _ => Lookup::NoNamespace,
         },
         ("task", _) => by(SubjectKind::Other, subject),
-        // Leases among them: they name machines and processes.
+        // Includes leases: they name machines and processes.
         _ => Lookup::NoNamespace,
     }
 }
@@ -198,7 +198,7 @@ fn namespace_of_sandbox(
     }
 }
 
-/// The namespace of a thing that is gone, from the events of when it was created or removed.
+/// The namespace of a removed object, from the events of its creation or removal.
 fn namespace_in_events(reader: &mut dyn Reader, subject: &str) -> Result<Option<String>, Error> {
     let mut about = events::about(
         reader,
@@ -284,12 +284,12 @@ mod tests {
 
     #[test]
     fn no_kind_of_event_gets_a_namespace_that_nothing_names() {
-        // A new kind that nobody thought of must not be told to everybody.
+        // A new kind without a decision here must not be visible to all callers.
         for kind in EventKind::ALL {
             let found = lookup(&event(*kind, "01ARZ3NDEKTSV4RRFFQ69G5FAV", json!({})));
             assert!(
                 !matches!(found, Lookup::Named(_)),
-                "{kind} is told to a namespace that nothing names"
+                "{kind} is visible in a namespace that the event does not name"
             );
         }
     }

@@ -12,7 +12,7 @@ pub struct EventService {
 }
 
 impl EventService {
-    /// A service on a database.
+    /// A service for a database.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
@@ -23,7 +23,8 @@ impl EventService {
             .read(|reader| events::after(reader, position, limit))
     }
 
-    /// The position of the newest event. Fails when the database does not answer, so it serves as a check, too.
+    /// The position of the newest event. Fails when the database does not respond, so it also serves as a health
+    /// check.
     pub fn newest(&self) -> Result<Position, Error> {
         self.engine.read(|reader| events::newest(reader))
     }

@@ -1,59 +1,61 @@
-//! Why an invariant cannot be set, found or removed.
+//! Errors of the invariant service.
 
-use cleveragents_domain::{Code, Diagnose, InvariantId, InvariantTextError, PlanId};
+use cleveragents_domain::{
+    Code, Diagnose, Hint, InvariantId, InvariantTextError, PlanId, hint, suggest,
+};
 use serde_json::{Value, json};
 
-use crate::{ActionError, ProjectError};
+use crate::{DefinitionError, ProjectError};
 
-/// Why an invariant cannot be set, found or removed.
+/// Failure to add, find or remove an invariant.
 #[derive(Debug, thiserror::Error)]
 pub enum InvariantError {
-    /// None that holds has this id.
+    /// No active invariant has this id.
     #[error("there is no invariant `{0}`")]
     NotFound(String),
-    /// Several ids begin so.
+    /// Several ids have this prefix.
     #[error("`{reference}` matches {} invariants", .candidates.len())]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         reference: String,
-        /// The invariants it could mean.
+        /// The matching invariants.
         candidates: Vec<(InvariantId, String)>,
     },
-    /// The text cannot be one.
+    /// The text is not allowed.
     #[error("{0}; nothing was changed")]
     Text(#[from] InvariantTextError),
-    /// It is not said where it holds.
-    #[error("it is not said where the invariant holds; nothing was changed")]
+    /// The request names no scope.
+    #[error("the invariant has no scope; nothing was changed")]
     Nowhere,
-    /// Only a global one can be non-overridable.
+    /// Only a global invariant can be non-overridable.
     #[error("only a global invariant can be non-overridable; nothing was changed")]
     NotGlobal,
-    /// It holds there already.
-    #[error("the invariant holds {place} already; nothing was changed")]
+    /// The scope already has this invariant.
+    #[error("the invariant applies {place} already; nothing was changed")]
     Exists {
-        /// Where.
+        /// Description of the scope.
         place: String,
     },
-    /// What ids are looked for with is no regular expression.
+    /// The filter is not a regular expression.
     #[error("`{0}` is not a regular expression")]
     Pattern(String),
-    /// There is no such plan.
+    /// No plan has this id.
     #[error("plan `{0}` does not exist")]
     PlanNotFound(String),
-    /// Several plans begin so.
+    /// Several plans have this prefix.
     #[error("`{reference}` matches {} plans", .candidates.len())]
     AmbiguousPlan {
-        /// What was given.
+        /// The given prefix.
         reference: String,
-        /// The plans it could mean.
+        /// The matching plans.
         candidates: Vec<PlanId>,
     },
-    /// The project is not there.
+    /// The project does not exist.
     #[error(transparent)]
     Project(#[from] ProjectError),
-    /// The action is not there.
+    /// The action does not exist.
     #[error(transparent)]
-    Action(#[from] ActionError),
+    Action(#[from] DefinitionError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
@@ -74,34 +76,39 @@ impl Diagnose for InvariantError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         Some(match self {
-            Self::NotFound(_) => "run `agents invariant list` to see those that hold".to_owned(),
+            Self::NotFound(_) => hint!(
+                "run {} to list the active invariants",
+                suggest::invariant_list()
+            ),
             Self::Ambiguous { candidates, .. } => {
                 let lines = candidates.iter().map(|(id, text)| format!("\n{id} {text}"));
-                format!(
-                    "give more characters of the id; it could mean:{}",
+                hint!(
+                    "give more characters of the id; it matches:{}",
                     lines.collect::<String>()
                 )
             }
             Self::Text(InvariantTextError::Empty) => {
-                "say it in a sentence: `agents invariant add --global 'Never push to main'`"
-                    .to_owned()
+                hint!(
+                    "write one sentence: {}",
+                    suggest::invariant_add_global("Never push to main")
+                )
             }
-            Self::Text(_) => "say it in a sentence of plain text".to_owned(),
+            Self::Text(_) => "write one sentence of plain text".into(),
             Self::Nowhere => {
-                "add --global, --project PROJECT, --action ACTION or --plan PLAN".to_owned()
+                "add --global, --project PROJECT, --action ACTION or --plan PLAN".into()
             }
-            Self::NotGlobal => "add --global, or leave --non-overridable out".to_owned(),
-            Self::Exists { .. } => "run `agents invariant list` to see it".to_owned(),
-            Self::Pattern(_) => "write it in the syntax of https://docs.rs/regex".to_owned(),
+            Self::NotGlobal => "add --global, or omit --non-overridable".into(),
+            Self::Exists { .. } => hint!("run {} to see it", suggest::invariant_list()),
+            Self::Pattern(_) => "write it in the syntax of https://docs.rs/regex".into(),
             Self::PlanNotFound(_) => {
-                "give the id of a plan, or its first 6 or more characters".to_owned()
+                "give the id of a plan, or its first 6 or more characters".into()
             }
             Self::AmbiguousPlan { candidates, .. } => {
                 let lines = candidates.iter().map(|id| format!("\n{id}"));
-                format!(
-                    "give more characters of the id; the plans it could mean are:{}",
+                hint!(
+                    "give more characters of the id; it matches these plans:{}",
                     lines.collect::<String>()
                 )
             }

@@ -1,4 +1,4 @@
-//! Invariants that people set, and which of them hold for a plan.
+//! Invariants that users set, and those that apply to a plan.
 
 mod error;
 pub mod operations;

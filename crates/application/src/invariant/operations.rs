@@ -1,11 +1,14 @@
 //! The operations on invariants.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{
-    Invariant, InvariantId, InvariantScope, PlanId, Reconciled, SourcedInvariant, Timestamp,
-    shortest_prefix,
+    Invariant, InvariantId, InvariantScope, PlanId, ReconciledInvariants, SourcedInvariant,
+    Timestamp, shortest_prefix,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,20 +21,16 @@ use crate::operation::{
 
 /// The operations on invariants.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<AddInvariant>(),
-    OperationEntry::of::<ListInvariants>(),
-    OperationEntry::of::<RemoveInvariant>(),
+    OperationEntry::new::<AddInvariant>(),
+    OperationEntry::new::<ListInvariants>(),
+    OperationEntry::new::<RemoveInvariant>(),
 ];
-
-const fn requires(permission: Permission) -> Requirement {
-    Requirement::new(Scope::Registry, permission)
-}
 
 fn service(context: &OperationContext) -> InvariantService {
     InvariantService::new(context.engine())
 }
 
-/// The places of a request, as the service takes them.
+/// The scopes of a request as targets of the service.
 fn targets(
     global: bool,
     projects: &[String],
@@ -80,7 +79,7 @@ impl From<Invariant> for InvariantInfo {
     }
 }
 
-/// Sets what plans must keep true: one invariant in each of the given places, or none.
+/// Sets an invariant in each of the given scopes, or in none.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddInvariant {
@@ -113,8 +112,8 @@ pub struct AddedInvariants {
 
 impl Operation for AddInvariant {
     const NAME: &'static str = "registry/invariant/add";
-    const SUMMARY: &'static str = "Set what plans must keep true";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const SUMMARY: &'static str = "Add an invariant that plans must keep";
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = AddedInvariants;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -166,8 +165,9 @@ pub struct ListInvariants {
     /// Only this one, by id or prefix.
     #[serde(default)]
     pub id: Option<String>,
-    /// All that plans in these places must keep true, with those of project and action files, and
-    /// which of them are overridden. Only for callers on the same machine; at most one plan and one action.
+    /// All invariants that plans in these scopes must keep, with those of project and action files,
+    /// and which of them are overridden. Only for callers on the same machine; at most one plan and
+    /// one action.
     #[serde(default)]
     pub effective: bool,
     /// Only invariants whose text this regular expression matches somewhere.
@@ -181,7 +181,7 @@ pub struct ListInvariants {
 /// The response of `registry/invariant/list`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct InvariantList {
-    /// The kinds of places that the request names.
+    /// The kinds of scopes that the request names.
     pub scope: Vec<InvariantScope>,
     pub effective: bool,
     pub pattern: Option<String>,
@@ -212,9 +212,9 @@ pub struct OverriddenInvariant {
 /// A listed invariant.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ListedInvariant {
-    /// `null` when it stands in a project or in the file of an action.
+    /// `null` when a project or the file of an action defines it.
     pub id: Option<InvariantId>,
-    /// The shortest prefix of the id that names no other invariant; only on request.
+    /// The shortest prefix of the id that no other invariant has; only on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_id: Option<String>,
     pub text: String,
@@ -271,7 +271,7 @@ impl ShortIds {
         )))
     }
 
-    fn of(&self, id: InvariantId) -> Option<String> {
+    fn short_id(&self, id: InvariantId) -> Option<String> {
         let all = self.0.as_ref()?;
         let place = all.partition_point(|other| *other < id);
         let at = |place: usize| all.get(place).map(ToString::to_string);
@@ -295,7 +295,7 @@ impl ShortIds {
 
     fn sourced(&self, invariant: SourcedInvariant) -> ListedInvariant {
         ListedInvariant {
-            short_id: invariant.id.and_then(|id| self.of(id)),
+            short_id: invariant.id.and_then(|id| self.short_id(id)),
             id: invariant.id,
             text: invariant.text,
             source: invariant.source,
@@ -363,10 +363,10 @@ impl ListInvariants {
         })
     }
 
-    /// All invariants that plans in the given places must keep true.
+    /// All invariants that plans in the given scopes must keep.
     fn list_effective(self, context: &OperationContext) -> Result<InvariantList, OperationError> {
         if self.plan.len() > 1 || self.action.len() > 1 {
-            let message = "what holds is asked for more than one plan or action";
+            let message = "the effective invariants are requested for more than one plan or action";
             return Err(OperationError::usage(message)
                 .with_hint("name one plan or one action, and any number of projects"));
         }
@@ -375,7 +375,7 @@ impl ListInvariants {
         let effective = service.effective(&query)?;
         let found = InvariantService::narrow(effective, self.pattern.as_deref())?;
         let short_ids = ShortIds::read(&service, self.short_ids)?;
-        let Reconciled {
+        let ReconciledInvariants {
             effective,
             conflicts,
             unresolved,
@@ -419,7 +419,7 @@ impl ListInvariants {
 impl Operation for ListInvariants {
     const NAME: &'static str = "registry/invariant/list";
     const SUMMARY: &'static str = "List invariants";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = InvariantList;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -470,7 +470,7 @@ pub struct RemovedInvariant {
 impl Operation for RemoveInvariant {
     const NAME: &'static str = "registry/invariant/remove";
     const SUMMARY: &'static str = "Remove an invariant";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = RemovedInvariant;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {

@@ -1,11 +1,11 @@
-//! [`InvariantService`]: the invariants that people set, and which hold for a plan.
+//! [`InvariantService`]: the invariants that users set, and those that apply to a plan.
 
 use std::sync::Arc;
 
 use cleveragents_domain::yaml::Variables;
 use cleveragents_domain::{
-    Action, ActionValues, Invariant, InvariantId, InvariantScope, MadeWith, PlanId, Reconciled,
-    SourcedInvariant, check_prefix, reconcile,
+    Action, ActionValues, Invariant, InvariantId, InvariantScope, MadeWith, PlanId,
+    ReconciledInvariants, SourcedInvariant, reconcile,
 };
 use cleveragents_store::invariants::{self, InvariantFilter};
 use cleveragents_store::plans::{self, PlanSources};
@@ -13,55 +13,54 @@ use cleveragents_store::{Engine, Reader, projects, resources};
 use regex::Regex;
 
 use super::error::InvariantError;
+use crate::ActionService;
 use crate::action::find_action;
+use crate::definition::DefinitionError;
 use crate::project::find_project;
-use crate::{ActionError, ActionService};
+use crate::reference::{find_referenced, unnamed};
 
-/// How many candidates an ambiguous reference is answered with.
-const CANDIDATES: u64 = 20;
-
-/// What is put in front of the ids of invariants in some places.
+/// Prefix of the ids of invariants in some places.
 const PREFIX: &str = "inv_";
 
-/// A place in which invariants hold, as a person names it.
+/// A scope of invariants, as the user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InvariantTarget {
-    /// Everywhere.
+    /// All plans.
     Global,
-    /// A project: its name, its id or the beginning of that.
+    /// The plans of a project: its name, id or prefix of its id.
     Project(String),
-    /// An action by its name.
+    /// The plans of an action, by its name.
     Action(String),
-    /// A plan: its id or the beginning of it.
+    /// A single plan: its id or a prefix of it.
     Plan(String),
 }
 
-/// What a person says must stay true.
+/// An invariant to add, as given by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewInvariant {
-    /// The sentence.
+    /// One sentence.
     pub text: String,
-    /// Where it holds: in each of these an invariant of its own is set, or in none.
+    /// Its scopes: each gets its own invariant, or none does.
     pub targets: Vec<InvariantTarget>,
-    /// Whether no other may take the place of the global one.
+    /// Whether no other invariant can override the global one.
     pub non_overridable: bool,
 }
 
-/// Which invariants to list.
+/// Filter for the list of invariants.
 #[derive(Debug, Clone, Default)]
 pub struct InvariantQuery {
-    /// Those of any of these places; of all when there is none.
+    /// Only invariants of these scopes; all when empty.
     pub targets: Vec<InvariantTarget>,
-    /// Only those in whose text this regular expression finds something.
+    /// Only invariants whose text this regular expression matches somewhere.
     pub pattern: Option<String>,
 }
 
-/// What an action itself says must stay true.
+/// The invariants that an action itself defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActionRules {
-    /// The action by its whole name.
+    /// Full name of the action.
     pub name: String,
-    /// The sentences, with the values of a plan in their places where there is one.
+    /// The sentences; with the values of a plan in their placeholders, if there is a plan.
     pub invariants: Vec<String>,
 }
 
@@ -74,27 +73,27 @@ impl From<&Action> for ActionRules {
     }
 }
 
-/// For what the invariants that hold are asked.
+/// What to compute the effective invariants for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EffectiveQuery {
-    /// A plan.
+    /// Id of a plan.
     pub plan: Option<PlanId>,
     /// Its action.
     pub action: Option<ActionRules>,
-    /// Its projects: names, ids, or beginnings of ids.
+    /// Its projects: names, ids, or prefixes of ids.
     pub projects: Vec<String>,
 }
 
-/// Keeps invariants. Cheap to clone.
+/// Manages invariants. Cheap to clone.
 #[derive(Clone)]
 pub struct InvariantService {
     engine: Arc<Engine>,
 }
 
-/// A place as it is stored.
+/// A scope as it is stored.
 type Place = (InvariantScope, Option<String>);
 
-/// The place that a person means; what it names must be there.
+/// The stored form of a scope; the project, action or plan that it names must exist.
 fn place(reader: &mut dyn Reader, target: &InvariantTarget) -> Result<Place, InvariantError> {
     Ok(match target {
         InvariantTarget::Global => (InvariantScope::Global, None),
@@ -113,41 +112,44 @@ fn place(reader: &mut dyn Reader, target: &InvariantTarget) -> Result<Place, Inv
     })
 }
 
-/// The plan that a person means: a whole id or the beginning of one.
+/// The plan with an id or prefix.
 fn find_plan(reader: &mut dyn Reader, reference: &str) -> Result<PlanSources, InvariantError> {
-    let missing = || InvariantError::PlanNotFound(reference.to_owned());
-    let prefix = check_prefix(reference).map_err(|_| missing())?;
-    let mut found = plans::sources(reader, &prefix, CANDIDATES)?;
-    match found.len() {
-        0 => Err(missing()),
-        1 => Ok(found.remove(0)),
-        _ => Err(InvariantError::AmbiguousPlan {
-            reference: reference.to_owned(),
-            candidates: found.into_iter().map(|found| found.plan).collect(),
-        }),
-    }
+    find_referenced(
+        reader,
+        reference,
+        unnamed,
+        |reader, prefix, limit| Ok(plans::sources(reader, prefix, limit)?),
+        |found| match found.len() {
+            0 => InvariantError::PlanNotFound(reference.to_owned()),
+            _ => InvariantError::AmbiguousPlan {
+                reference: reference.to_owned(),
+                candidates: found.into_iter().map(|found| found.plan).collect(),
+            },
+        },
+    )
 }
 
-/// The invariant that a person means: a whole id or the beginning of one, of those that hold.
+/// The active invariant with an id or prefix.
 fn find(reader: &mut dyn Reader, reference: &str) -> Result<Invariant, InvariantError> {
-    let missing = || InvariantError::NotFound(reference.to_owned());
-    let id = reference.strip_prefix(PREFIX).unwrap_or(reference);
-    let prefix = check_prefix(id).map_err(|_| missing())?;
-    let mut found = invariants::with_prefix(reader, &prefix, CANDIDATES)?;
-    match found.len() {
-        0 => Err(missing()),
-        1 => Ok(found.remove(0)),
-        _ => Err(InvariantError::Ambiguous {
-            reference: reference.to_owned(),
-            candidates: found
-                .into_iter()
-                .map(|found| (found.id, found.text))
-                .collect(),
-        }),
-    }
+    find_referenced(
+        reader,
+        reference.strip_prefix(PREFIX).unwrap_or(reference),
+        unnamed,
+        |reader, prefix, limit| Ok(invariants::with_prefix(reader, prefix, limit)?),
+        |found| match found.len() {
+            0 => InvariantError::NotFound(reference.to_owned()),
+            _ => InvariantError::Ambiguous {
+                reference: reference.to_owned(),
+                candidates: found
+                    .into_iter()
+                    .map(|found| (found.id, found.text))
+                    .collect(),
+            },
+        },
+    )
 }
 
-/// A place in words.
+/// Description of a scope.
 fn phrase((scope, source_name): &Place) -> String {
     match source_name {
         None => "everywhere".to_owned(),
@@ -156,12 +158,12 @@ fn phrase((scope, source_name): &Place) -> String {
 }
 
 impl InvariantService {
-    /// A service over a store.
+    /// A service for a store.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
-    /// Sets an invariant in each of the places, or in none.
+    /// Adds an invariant to each of the scopes, or to none.
     pub fn add(&self, new: NewInvariant) -> Result<Vec<Invariant>, InvariantError> {
         let text = Invariant::checked_text(&new.text)?;
         if new.targets.is_empty() {
@@ -171,7 +173,7 @@ impl InvariantService {
             return Err(InvariantError::NotGlobal);
         }
         self.engine.write(move |unit| {
-            // No project goes away between the look at it and the row that names it.
+            // The lock keeps the project from being deleted between the check and the insert.
             resources::lock(unit)?;
             let mut places: Vec<Place> = Vec::new();
             for target in &new.targets {
@@ -201,7 +203,7 @@ impl InvariantService {
         })
     }
 
-    /// The invariants that people set and that hold, in the order in which they were set.
+    /// The active invariants that users set, oldest first.
     pub fn list(&self, query: &InvariantQuery) -> Result<Vec<Invariant>, InvariantError> {
         let pattern = pattern(query.pattern.as_deref())?;
         let mut found = self.engine.read(|reader| {
@@ -215,28 +217,31 @@ impl InvariantService {
         Ok(found)
     }
 
-    /// The invariant that a person means, of those that hold.
+    /// The active invariant with an id or prefix.
     pub fn get(&self, reference: &str) -> Result<Invariant, InvariantError> {
         self.engine.read(|reader| find(reader, reference))
     }
 
-    /// Lets an invariant hold no more. Gives it as it is kept.
+    /// Deactivates an invariant and returns its stored row.
     pub fn remove(&self, reference: &str) -> Result<Invariant, InvariantError> {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {
             let found = find(unit, &reference)?;
             let missing = || InvariantError::NotFound(reference.clone());
             if !invariants::remove(unit, &found)? {
-                // Somebody else removed it meanwhile.
+                // Another process removed it meanwhile.
                 return Err(missing());
             }
             invariants::get(unit, found.id)?.ok_or_else(missing)
         })
     }
 
-    /// Which invariants hold for a plan, an action or projects: what people set, what the projects say
-    /// and what the action says, reconciled.
-    pub fn effective(&self, query: &EffectiveQuery) -> Result<Reconciled, InvariantError> {
+    /// The invariants that apply to a plan, an action or projects: those that users set and those of
+    /// the projects and the action, reconciled.
+    pub fn effective(
+        &self,
+        query: &EffectiveQuery,
+    ) -> Result<ReconciledInvariants, InvariantError> {
         self.engine.read(|reader| Self::effective_in(reader, query))
     }
 
@@ -244,7 +249,7 @@ impl InvariantService {
     pub(crate) fn effective_in(
         reader: &mut dyn Reader,
         query: &EffectiveQuery,
-    ) -> Result<Reconciled, InvariantError> {
+    ) -> Result<ReconciledInvariants, InvariantError> {
         let mut places: Vec<Place> = vec![(InvariantScope::Global, None)];
         let mut all: Vec<SourcedInvariant> = Vec::new();
         let said = |scope, name: &str, text: &String| SourcedInvariant {
@@ -274,8 +279,11 @@ impl InvariantService {
         Ok(reconcile(all))
     }
 
-    /// Leaves only what this regular expression finds something in.
-    pub fn narrow(mut all: Reconciled, text: Option<&str>) -> Result<Reconciled, InvariantError> {
+    /// Keeps only invariants that this regular expression matches.
+    pub fn narrow(
+        mut all: ReconciledInvariants,
+        text: Option<&str>,
+    ) -> Result<ReconciledInvariants, InvariantError> {
         let pattern = pattern(text)?;
         let fits = |invariant: &SourcedInvariant| fits(pattern.as_ref(), &invariant.text);
         all.effective.retain(fits);
@@ -286,9 +294,8 @@ impl InvariantService {
         Ok(all)
     }
 
-    /// What to ask for the invariants of places as a person names them. A plan brings its action, as it
-    /// was when the plan was made and with the plan's values, and those of its projects that are still
-    /// there.
+    /// The query for scopes as the user names them. A plan adds its action, as it was when the plan was
+    /// created and with the plan's values, and those of its projects that still exist.
     pub fn query(
         &self,
         targets: &[InvariantTarget],
@@ -324,15 +331,15 @@ impl InvariantService {
         }
         if let Some(name) = named {
             let actions = ActionService::new(Arc::clone(&self.engine));
-            let found = actions.get(&name, variables)?;
-            let action = found.action.map_err(ActionError::from)?;
+            let found = actions.get_registered(&name, variables)?;
+            let action = found.definition.map_err(DefinitionError::from)?;
             query.action = Some(ActionRules::from(&action));
         }
         Ok(query)
     }
 }
 
-/// What the action of a plan says, with the plan's values in its places.
+/// The invariants of a plan's action, with the plan's values in their placeholders.
 fn rules_of(made_with: &MadeWith) -> Option<ActionRules> {
     let action = made_with.action.as_ref()?;
     let values = ActionValues {

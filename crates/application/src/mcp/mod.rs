@@ -1,5 +1,5 @@
-//! Servers of the Model Context Protocol as they are registered.
+//! Registered servers of the Model Context Protocol.
 
 mod service;
 
-pub use service::{AddedServer, McpService, McpServiceError, RegisteredServer, hide_secrets};
+pub use service::{McpService, McpServiceError, hide_secrets};

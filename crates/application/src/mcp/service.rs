@@ -1,48 +1,43 @@
-//! [`McpService`]: the servers there are. Keys are not among what is kept: a value that is one has to be
-//! the name of a variable.
+//! [`McpService`]: the registered MCP servers. Secrets are never stored: a secret value must be replaced by the
+//! name of a variable.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose, PlanId, nearest};
-use cleveragents_mcp::{Hidden, McpError, ServerDefinition};
+use cleveragents_domain::yaml::Fault;
+use cleveragents_domain::{
+    Code, DefinitionFault, DefinitionFileError, DefinitionKind, Diagnose, Hint, hint,
+};
+use cleveragents_mcp::{HiddenText, McpError, ServerDefinition};
 use cleveragents_models::{Redactor, looks_secret};
-use cleveragents_store::definitions::{self, DefinitionKind, StoredDefinition};
-use cleveragents_store::{Engine, Error, resources};
+use cleveragents_store::definitions::StoredDefinition;
+use cleveragents_store::{Engine, Error, Reader};
 use cleveragents_tools::ports::is_secret_name;
 use serde_json::{Value, json};
 
-use crate::plan::{Used, active_plans_using};
-use crate::resource::{Outcome, Register};
+use crate::definition::{
+    AddedDefinition, DefinitionError, DefinitionService, DefinitionText, DefinitionType,
+    NewDefinition, RegisteredDefinition,
+};
+use crate::plan::{PlanDependency, active_plans_using};
+use crate::resource::Register;
 use crate::sandbox::hide_database;
 
-/// Why a server cannot be registered, found or removed.
+/// Failure of the MCP service.
 #[derive(Debug, thiserror::Error)]
 pub enum McpServiceError {
-    /// The server itself, or its definition.
+    /// The server cannot be found, read, registered or removed.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// A request to the server failed.
     #[error(transparent)]
     Server(#[from] McpError),
-    /// There is none of this name.
-    #[error("there is no MCP server named `{name}`")]
-    NotFound {
-        /// The name as it was given.
-        name: String,
-        /// One that is much like it.
-        nearest: Option<String>,
-    },
-    /// Plans that are not over use it.
-    #[error("plans that are not over use the MCP server `{name}`: {}", crate::project::shown(.plans))]
-    UsedByPlans {
-        /// The server.
-        name: String,
-        /// The plans.
-        plans: Vec<PlanId>,
-    },
-    /// A key would be stored.
+    /// A secret would be stored.
     #[error("the value of `{field}` of the server `{server}` is a key, and keys are not stored")]
     Secret {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// The variable or the header.
+        /// The variable or header that contains it.
         field: String,
     },
     /// The store failed.
@@ -50,92 +45,116 @@ pub enum McpServiceError {
     Store(#[from] Error),
 }
 
+impl From<Box<DefinitionFileError>> for McpServiceError {
+    fn from(error: Box<DefinitionFileError>) -> Self {
+        Self::Definition(error.into())
+    }
+}
+
 impl Diagnose for McpServiceError {
     fn code(&self) -> Code {
         match self {
+            Self::Definition(error) => error.code(),
             Self::Server(error) => error.code(),
-            Self::NotFound { .. } => Code::McpServerNotFound,
             Self::Secret { .. } => Code::InvalidMcp,
-            Self::UsedByPlans { .. } => Code::McpServerInUse,
             Self::Store(error) => error.code(),
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Server(McpError::Exists(_)) => {
-                Some("choose another name, or repeat the command with --update".to_owned())
-            }
+            Self::Definition(error) => error.hint(),
             Self::Server(error) => error.hint(),
-            Self::NotFound {
-                nearest: Some(name),
-                ..
-            } => Some(format!(
-                "did you mean `{name}`? `agents mcp list` shows all"
+            Self::Secret { field, .. } => Some(hint!(
+                "put it into a variable of the environment and write `{}`",
+                format!("${{{}}}", variable_of(field))
             )),
-            Self::NotFound { .. } => Some("run `agents mcp list` to see what there is".to_owned()),
-            Self::Secret { field, .. } => Some(format!(
-                "put it into a variable of the environment and write `${{{}}}`",
-                variable_of(field)
-            )),
-            Self::UsedByPlans { plans, .. } => crate::plan::hint_to_end(plans),
             Self::Store(error) => error.hint(),
         }
     }
 
     fn details(&self) -> Value {
         match self {
+            Self::Definition(error) => error.details(),
             Self::Server(error) => error.details(),
             Self::Secret { server, field } => json!({"server": server, "field": field}),
-            Self::UsedByPlans { name, plans } => json!({"name": name, "plans": plans}),
             Self::Store(error) => error.details(),
-            Self::NotFound { .. } => Value::Null,
         }
     }
 }
 
-/// A server as it is registered.
-#[derive(Debug)]
-pub struct RegisteredServer {
-    /// Its text and its dates.
-    pub stored: StoredDefinition,
-    /// What the text says; what is wrong with it when this program cannot read it.
-    pub definition: Result<ServerDefinition, String>,
+/// Servers are stored as JSON, with names of variables in place of secrets.
+impl DefinitionType for ServerDefinition {
+    const KIND: DefinitionKind = DefinitionKind::McpServer;
+    type Reading<'a> = ();
+    type Error = McpServiceError;
+
+    fn read(
+        text: DefinitionText<'_>,
+        _: &[StoredDefinition],
+        (): (),
+    ) -> Result<Self, Box<DefinitionFileError>> {
+        serde_json::from_str(text.text).map_err(|error| {
+            let fault = DefinitionFault::from(Fault::new(error.to_string()));
+            Box::new(fault.in_file(Path::new(text.source), Self::KIND, ""))
+        })
+    }
+
+    fn schema() -> Value {
+        cleveragents_mcp::schema()
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    /// Servers have no namespace.
+    fn complete_name(name: &str) -> String {
+        name.to_owned()
+    }
+
+    fn check_unused(
+        reader: &mut dyn Reader,
+        found: &StoredDefinition,
+        _: &[StoredDefinition],
+    ) -> Result<(), McpServiceError> {
+        let plans = active_plans_using(reader, PlanDependency::Server(&found.name))?;
+        if plans.is_empty() {
+            return Ok(());
+        }
+        Err(DefinitionError::UsedByPlans {
+            kind: Self::KIND,
+            name: found.name.clone(),
+            plans,
+        }
+        .into())
+    }
 }
 
-/// A server that was just registered.
-#[derive(Debug)]
-pub struct AddedServer {
-    /// What it is.
-    pub definition: ServerDefinition,
-    /// Its text and its dates.
-    pub stored: StoredDefinition,
-    /// Whether it is new or took the place of another.
-    pub outcome: Outcome,
-}
-
-/// Keeps servers.
+/// The registered MCP servers.
 #[derive(Clone)]
 pub struct McpService {
-    engine: Arc<Engine>,
+    definitions: DefinitionService<ServerDefinition>,
 }
 
 impl McpService {
-    /// A service over a store.
+    /// A service for a store.
     pub fn new(engine: Arc<Engine>) -> Self {
         hide_database(&engine);
-        Self { engine }
+        Self {
+            definitions: DefinitionService::new(engine),
+        }
     }
 
-    /// Registers servers, all of them or none.
+    /// Registers servers atomically.
     pub fn add(
         &self,
         servers: &[ServerDefinition],
         source: &str,
         register: Register,
         redactor: &Redactor,
-    ) -> Result<Vec<AddedServer>, McpServiceError> {
-        let mut texts = Vec::new();
+    ) -> Result<Vec<AddedDefinition<ServerDefinition>>, McpServiceError> {
+        let mut all = Vec::new();
         for server in servers {
             if let Some(field) = secrets(server, redactor).into_iter().next() {
                 return Err(McpServiceError::Secret {
@@ -145,105 +164,48 @@ impl McpService {
             }
             let text = serde_json::to_string_pretty(server)
                 .map_err(|error| Error::Internal(error.to_string()))?;
-            texts.push((server.name.clone(), text));
+            all.push(NewDefinition {
+                name: server.name.clone(),
+                definition: server.clone(),
+                text,
+                source: source.to_owned(),
+            });
         }
-        let source = source.to_owned();
-        let written = self.engine.write(move |unit| {
-            let mut written = Vec::new();
-            for (name, text) in &texts {
-                let kind = DefinitionKind::McpServer;
-                let outcome = if definitions::insert(unit, kind, name, text, &source)? {
-                    Outcome::Created
-                } else if register == Register::Update {
-                    definitions::update(unit, kind, name, text, &source)?;
-                    Outcome::Updated
-                } else {
-                    return Err(McpServiceError::Server(McpError::Exists(name.clone())));
-                };
-                if let Some(stored) = definitions::get(unit, kind, name)? {
-                    written.push((stored, outcome));
-                }
-            }
-            Ok(written)
-        })?;
-        Ok(servers
-            .iter()
-            .zip(written)
-            .map(|(definition, (stored, outcome))| AddedServer {
-                definition: definition.clone(),
-                stored,
-                outcome,
-            })
-            .collect())
+        self.definitions.add_all(all, register)
     }
 
     /// The registered servers, by name.
-    pub fn list(&self) -> Result<Vec<RegisteredServer>, McpServiceError> {
-        let stored = self
-            .engine
-            .read(|reader| definitions::list(reader, DefinitionKind::McpServer))?;
-        Ok(stored
-            .into_iter()
-            .map(|stored| RegisteredServer {
-                definition: serde_json::from_str(&stored.definition)
-                    .map_err(|error| error.to_string()),
-                stored,
-            })
-            .collect())
+    pub fn list(&self) -> Result<Vec<RegisteredDefinition<ServerDefinition>>, McpServiceError> {
+        self.definitions.list_registered(())
     }
 
     /// One server.
-    pub fn get(&self, name: &str) -> Result<RegisteredServer, McpServiceError> {
-        let mut all = self.list()?;
-        match all.iter().position(|server| server.stored.name == name) {
-            Some(place) => Ok(all.swap_remove(place)),
-            None => Err(McpServiceError::NotFound {
-                name: name.to_owned(),
-                nearest: nearest::best(name, all.iter().map(|server| server.stored.name.as_str())),
-            }),
-        }
+    pub fn get(
+        &self,
+        name: &str,
+    ) -> Result<RegisteredDefinition<ServerDefinition>, McpServiceError> {
+        self.definitions.get_registered(name, ())
     }
 
     /// Removes a server that no unfinished plan uses.
     pub fn remove(&self, name: &str) -> Result<StoredDefinition, McpServiceError> {
-        let found = self.get(name)?.stored;
-        let key = name.to_owned();
-        let is_removed = self.engine.write(move |unit| {
-            resources::lock(unit)?;
-            let plans = active_plans_using(unit, Used::Server(&key))?;
-            if !plans.is_empty() {
-                return Err(McpServiceError::UsedByPlans {
-                    name: key.clone(),
-                    plans,
-                });
-            }
-            Ok(definitions::remove(unit, DefinitionKind::McpServer, &key)?)
-        })?;
-        if is_removed {
-            Ok(found)
-        } else {
-            // Somebody else removed it meanwhile.
-            Err(McpServiceError::NotFound {
-                name: name.to_owned(),
-                nearest: None,
-            })
-        }
+        self.definitions.remove(name, ())
     }
 }
 
-/// Whether a value is a key itself and not the name of one.
-fn is_secret(name: &str, value: &Hidden, redactor: &Redactor) -> bool {
+/// Whether a value is a secret itself and not the name of a variable.
+fn is_secret(name: &str, value: &HiddenText, redactor: &Redactor) -> bool {
     let text = value.expose();
     let is_named = is_secret_name(name) && !text.is_empty() && !text.contains("${");
     is_named || holds_secret(text, redactor)
 }
 
-/// Whether a text holds a known secret, or something that looks like one.
+/// Whether a text contains a known secret, or something that looks like one.
 fn holds_secret(text: &str, redactor: &Redactor) -> bool {
     looks_secret(text) || redactor.text(text) != text
 }
 
-/// The variables and headers of a server whose values are keys.
+/// The variables and headers of a server whose values are secrets.
 fn secrets(server: &ServerDefinition, redactor: &Redactor) -> Vec<String> {
     let named = server.env.iter().chain(&server.headers);
     let mut found: Vec<String> = named
@@ -263,13 +225,13 @@ fn secrets(server: &ServerDefinition, redactor: &Redactor) -> Vec<String> {
     found
 }
 
-/// Puts names of variables in the place of keys, and says which. What is left of keys elsewhere is
-/// refused when the server is added.
+/// Replaces secrets by names of variables, and returns these. Secrets in other fields are refused when the server
+/// is added.
 pub fn hide_secrets(server: &mut ServerDefinition, redactor: &Redactor) -> Vec<String> {
     let mut hidden = Vec::new();
     for (name, value) in &mut server.env {
         if is_secret(name, value, redactor) {
-            *value = Hidden::new(format!("${{{name}}}"));
+            *value = HiddenText::new(format!("${{{name}}}"));
             hidden.push(name.clone());
         }
     }
@@ -278,7 +240,7 @@ pub fn hide_secrets(server: &mut ServerDefinition, redactor: &Redactor) -> Vec<S
             let variable = variable_of(name);
             let bearer = value.expose().starts_with("Bearer ");
             let scheme = if bearer { "Bearer " } else { "" };
-            *value = Hidden::new(format!("{scheme}${{{variable}}}"));
+            *value = HiddenText::new(format!("{scheme}${{{variable}}}"));
             hidden.push(variable);
         }
     }

@@ -1,4 +1,4 @@
-//! The one authorizer: whether a caller may do what a request names. Denials are recorded in the audit log.
+//! The central authorizer: decides whether a caller may run a request. Denials are recorded in the audit log.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use cleveragents_store::Engine;
 use super::{OperationError, Requirement};
 use crate::server::AuditService;
 
-/// One thing that a request names: where it is, and what the caller needs there.
+/// An object that a request names: its namespace, and the permission the caller needs there.
 #[derive(Debug)]
-pub struct Touched {
-    /// The namespace of the thing.
+pub struct AccessTarget {
+    /// The namespace of the object.
     pub namespace: String,
-    /// The part of the server it belongs to.
+    /// The area of the server it belongs to.
     pub scope: Scope,
-    /// What the caller needs in the namespace.
+    /// The permission that the caller needs in the namespace.
     pub permission: Permission,
-    /// The error for callers who may not read the thing: the same as for one that does not exist.
+    /// The error for callers who may not read the object: the same as for one that does not exist.
     pub absent: Option<OperationError>,
 }
 
-impl Touched {
-    /// Whether it is a definition that comes with the program, which every caller may read. Stored
-    /// things (those with `absent`) belong to their namespace only, whatever it is called.
+impl AccessTarget {
+    /// Whether it is a built-in definition, which every caller may read. Stored objects (those with `absent`)
+    /// belong to their namespace only, whatever it is called.
     pub fn is_built_in(&self) -> bool {
         self.absent.is_none()
             && self.permission == Permission::Read
@@ -32,13 +32,14 @@ impl Touched {
     }
 }
 
-/// Checks that a caller may do everything that a request touches. The first refusal is recorded and returned.
+/// Checks that the caller may access everything that a request names. The first refusal is recorded and
+/// returned.
 pub fn authorize(
     caller: &Caller,
     engine: &Arc<Engine>,
     operation: &'static str,
     requirement: Requirement,
-    touched: Vec<Touched>,
+    touched: Vec<AccessTarget>,
 ) -> Result<(), OperationError> {
     if caller.is_local() {
         return Ok(());
@@ -62,7 +63,7 @@ pub fn authorize(
     let names_a_place = touched.iter().any(|touch| {
         touch.scope == scope && touch.permission == permission && !touch.is_built_in()
     });
-    // A caller without the permission anywhere does not have it on unnamed things either.
+    // A caller without the permission anywhere does not have it on unnamed objects either.
     if !names_a_place && caller.reach(scope, permission).is_empty() {
         return denied(permission, EVERY_NAMESPACE);
     }
@@ -93,7 +94,7 @@ pub(crate) fn holds_model_files(provider: &str) -> bool {
     )
 }
 
-/// Whether a namespace is the program's own, or holds models.
+/// Whether a namespace is the program's own, or contains models.
 fn is_built_in_namespace(namespace: &str) -> bool {
     let name = format!("{namespace}/x").parse::<Name>();
     namespace == "builtin" || name.is_ok_and(|name| name.require_free_namespace().is_err())

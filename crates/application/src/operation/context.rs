@@ -1,4 +1,4 @@
-//! [`Application`] and [`OperationContext`]: what operations run with.
+//! [`Application`] and [`OperationContext`]: the dependencies of operations.
 
 use std::sync::Arc;
 
@@ -6,10 +6,12 @@ use cleveragents_domain::Code;
 use cleveragents_domain::identity::{Caller, Namespaces, Permission, Scope};
 use cleveragents_process::Cancel;
 use cleveragents_store::{Engine, ProgressCallback};
+use cleveragents_tools::ports::Approver;
 
 use super::authorize::authorize;
 use super::{Operation, OperationError, ProcessEnvironment, Requirement, Resolver};
-use crate::plan::{PlanBook, PlanService, SandboxPolicy};
+use crate::observer::{NoApprover, NoObserver, Observer};
+use crate::plan::{DefaultActors, PlanQueries, PlanService, SandboxPolicy};
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
 use crate::run::RunService;
@@ -20,16 +22,56 @@ use crate::session::SessionService;
 /// Configured values that operations use.
 #[derive(Clone)]
 pub struct OperationSettings {
-    /// The largest message that a session accepts, in bytes.
+    /// Maximum size of a session's message, in bytes.
     pub max_message_bytes: usize,
     /// The automation profile of new sessions.
     pub automation_profile: String,
-    /// The folder that holds sandboxes.
+    /// The folder that contains sandboxes.
     pub sandboxes: std::path::PathBuf,
     /// The process that operations run in.
     pub process: ProcessEnvironment,
-    /// When checkpoints are made in sandboxes of plans, and when the sandboxes are removed.
+    /// When to create checkpoints in sandboxes of plans, and when to remove the sandboxes.
     pub sandbox_policy: SandboxPolicy,
+    /// Settings for running plans.
+    pub plans: PlanSettings,
+}
+
+/// Configured settings for running plans.
+#[derive(Debug, Clone)]
+pub struct PlanSettings {
+    /// Maximum number of plans that run at the same time on the database.
+    pub concurrency: u64,
+    /// The actors of plans whose request and action name none.
+    pub actors: DefaultActors,
+}
+
+/// One plan at a time, without actors.
+impl Default for PlanSettings {
+    fn default() -> Self {
+        Self {
+            concurrency: 1,
+            actors: DefaultActors::default(),
+        }
+    }
+}
+
+/// The front end of an operation that runs agents, as callbacks. Cheap to clone.
+#[derive(Clone)]
+pub struct FrontEnd {
+    /// Receives requests for approvals and answers.
+    pub approver: Arc<dyn Approver>,
+    /// Receives progress events.
+    pub observer: Arc<dyn Observer>,
+}
+
+/// No approver and no observer.
+impl Default for FrontEnd {
+    fn default() -> Self {
+        Self {
+            approver: Arc::new(NoApprover),
+            observer: Arc::new(NoObserver),
+        }
+    }
 }
 
 /// A database and the settings of the process, shared by all callers. Cheap to clone.
@@ -41,7 +83,7 @@ pub struct Application {
 }
 
 impl Application {
-    /// The operations of a database.
+    /// The operations for a database.
     pub fn new(engine: Arc<Engine>, settings: OperationSettings) -> Self {
         Self {
             engine,
@@ -50,7 +92,8 @@ impl Application {
         }
     }
 
-    /// Sets how a worker is started for queued plans. Without it, queued plans wait for one.
+    /// Sets how a worker is started for queued plans. Without it, queued plans wait until one is
+    /// started.
     #[must_use]
     pub fn starting_workers(mut self, start: WorkerStarter) -> Self {
         self.start_worker = Some(start);
@@ -71,6 +114,7 @@ impl Application {
             namespace: None,
             cancel: Cancel::new(),
             progress: None,
+            front_end: FrontEnd::default(),
             start_worker: self.start_worker.clone(),
         }
     }
@@ -79,10 +123,10 @@ impl Application {
 /// Starts a progress display with a label. Front ends implement it.
 pub type ProgressStarter = Arc<dyn Fn(&'static str) -> ProgressCallback + Send + Sync>;
 
-/// Starts a worker on this machine unless one runs. Front ends implement it.
-pub type WorkerStarter = Arc<dyn Fn() -> Result<(), OperationError> + Send + Sync>;
+/// Starts a worker on this machine unless one runs, and returns whether it did. Front ends implement it.
+pub type WorkerStarter = Arc<dyn Fn() -> Result<bool, OperationError> + Send + Sync>;
 
-/// What an operation runs with: the database as its caller sees it, and the front end's progress display.
+/// Dependencies of one operation: the database as its caller sees it, and the front end.
 #[derive(Clone)]
 pub struct OperationContext {
     engine: Arc<Engine>,
@@ -91,6 +135,7 @@ pub struct OperationContext {
     namespace: Option<String>,
     cancel: Cancel,
     progress: Option<ProgressStarter>,
+    front_end: FrontEnd,
     start_worker: Option<WorkerStarter>,
 }
 
@@ -102,7 +147,7 @@ impl OperationContext {
         self
     }
 
-    /// Sets what cancels the operation.
+    /// Sets the cancellation of the operation.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Self {
         self.cancel = cancel.clone();
@@ -116,18 +161,28 @@ impl OperationContext {
         self
     }
 
+    /// Sets the approver and observer for running agents. By default there are none.
+    #[must_use]
+    pub fn with_front_end(mut self, front_end: FrontEnd) -> Self {
+        self.front_end = front_end;
+        self
+    }
+
     /// Resolves a request and authorizes the caller for everything it names.
-    pub fn prepare<O: Operation>(self, mut request: O) -> Result<Prepared<O>, OperationError> {
+    pub fn prepare<O: Operation>(
+        self,
+        mut request: O,
+    ) -> Result<PreparedRequest<O>, OperationError> {
         self.authorize(O::NAME, O::REQUIREMENT, |resolver| {
             request.resolve(resolver)
         })?;
-        Ok(Prepared {
+        Ok(PreparedRequest {
             request,
             context: self,
         })
     }
 
-    /// Resolves what a request names and authorizes the caller for it, without a typed request.
+    /// Resolves and authorizes the objects that a request names, without a typed request.
     pub fn authorize(
         &self,
         operation: &'static str,
@@ -150,12 +205,17 @@ impl OperationContext {
         &self.caller
     }
 
-    /// What cancels the operation.
+    /// The cancellation of the operation.
     pub const fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// The database, with the caller's identity on everything that is recorded.
+    /// The approver and observer for running agents.
+    pub(crate) const fn front_end(&self) -> &FrontEnd {
+        &self.front_end
+    }
+
+    /// The database; everything recorded through it carries the caller's identity.
     pub(crate) fn engine(&self) -> Arc<Engine> {
         Arc::clone(&self.engine)
     }
@@ -170,7 +230,7 @@ impl OperationContext {
         self.caller.reach(scope, Permission::Read)
     }
 
-    /// The namespace of names without one, if it is clear which. Local callers use names as they are.
+    /// The namespace of names without one, if it is unambiguous. Local callers use names as they are.
     pub(super) fn home(&self, scope: Scope) -> Option<String> {
         if self.caller.is_local() {
             return None;
@@ -191,22 +251,29 @@ impl OperationContext {
         SandboxService::new(self.engine(), self.settings.sandboxes.clone())
     }
 
-    pub(crate) fn plans(&self) -> PlanBook {
-        PlanBook::new(self.engine(), self.sandboxes())
+    pub(crate) fn plans(&self) -> PlanQueries {
+        PlanQueries::new(self.engine(), self.sandboxes())
     }
 
-    /// Changes plans without running agents: variables of definitions are not looked up.
+    /// A plan service for changes that run no agents: variables of definitions are not resolved.
     pub(crate) fn plan_control(&self) -> PlanService {
         let variables = Arc::new(|_: &str| None);
         PlanService::new(self.engine(), self.sessions(), self.sandboxes(), variables)
             .with_policy(self.settings.sandbox_policy.clone())
     }
 
-    /// Starts a worker for queued plans unless one runs.
-    pub(crate) fn start_worker(&self) -> Result<(), OperationError> {
+    /// A plan service that creates and runs plans.
+    pub(crate) fn plan_service(&self) -> PlanService {
+        let variables = Arc::clone(&self.settings.process.variables);
+        PlanService::new(self.engine(), self.sessions(), self.sandboxes(), variables)
+            .with_policy(self.settings.sandbox_policy.clone())
+    }
+
+    /// Starts a worker for queued plans unless one runs, and returns whether it did.
+    pub(crate) fn start_worker(&self) -> Result<bool, OperationError> {
         match &self.start_worker {
             Some(start) => start(),
-            None => Ok(()),
+            None => Ok(false),
         }
     }
 
@@ -225,18 +292,18 @@ impl OperationContext {
 }
 
 /// A request that is resolved and authorized.
-pub struct Prepared<O> {
+pub struct PreparedRequest<O> {
     request: O,
     context: OperationContext,
 }
 
-impl<O: Operation> Prepared<O> {
+impl<O: Operation> PreparedRequest<O> {
     /// Runs the operation.
     pub fn run(self) -> Result<O::Response, OperationError> {
         self.request.run(&self.context)
     }
 
-    /// Sets what cancels the operation.
+    /// Sets the cancellation of the operation.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Self {
         self.context.cancel = cancel.clone();

@@ -1,4 +1,4 @@
-//! What operations on stored definitions have in common.
+//! Common parts of operations on stored definitions.
 
 use cleveragents_domain::Code;
 use cleveragents_models::Redactor;
@@ -19,7 +19,7 @@ pub struct RemovedDefinition {
     pub config: String,
 }
 
-/// The size of a page, and of everything that matches.
+/// The size of a page, and of all matches.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PageSummary {
     /// The number of results on this page.
@@ -28,7 +28,7 @@ pub struct PageSummary {
     pub matching: u64,
 }
 
-/// What happens to a definition that exists already.
+/// Whether a new definition replaces an existing one.
 pub(crate) const fn register_mode(update: bool) -> Register {
     if update {
         Register::Update
@@ -37,7 +37,8 @@ pub(crate) const fn register_mode(update: bool) -> Register {
     }
 }
 
-/// Refuses a removal that is not confirmed. The details have the complete name, for the question.
+/// Refuses a removal that is not confirmed. The details contain the complete name, for the question
+/// to the user.
 pub(crate) fn confirm_removal(name: &str, yes: bool) -> Result<(), OperationError> {
     if yes {
         return Ok(());
@@ -48,15 +49,15 @@ pub(crate) fn confirm_removal(name: &str, yes: bool) -> Result<(), OperationErro
         .with_details(json!({"name": name})))
 }
 
-/// A value without the secrets in its texts.
+/// A value with the secrets in its texts redacted.
 pub(crate) fn redacted<T: Serialize + DeserializeOwned>(
     secrets: &Redactor,
     value: &T,
 ) -> Result<T, OperationError> {
     let clean = serde_json::to_value(value).map(|value| secrets.value(&value));
-    clean.and_then(serde_json::from_value).map_err(|error| {
-        OperationError::internal("a value cannot be copied without its secrets").caused_by(error)
-    })
+    clean
+        .and_then(serde_json::from_value)
+        .map_err(|error| OperationError::internal("redacting a value failed").caused_by(error))
 }
 
 /// Whether a name matches a regular expression; without one every name does.
@@ -65,11 +66,9 @@ pub(crate) fn name_filter(
 ) -> Result<impl Fn(&str) -> bool + use<>, OperationError> {
     let pattern = pattern.map(regex::Regex::new).transpose();
     let pattern = pattern.map_err(|error| {
-        OperationError::usage("the regular expression cannot be read")
+        OperationError::usage("the regular expression is not valid")
             .caused_by(error)
-            .with_hint(
-                "write one such as '^local/'; put a backslash before a sign that is meant as such",
-            )
+            .with_hint("write one such as '^local/'; put a backslash before a special character")
     })?;
     Ok(move |name: &str| {
         pattern

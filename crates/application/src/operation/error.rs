@@ -5,32 +5,33 @@
 use std::error::Error;
 use std::fmt;
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint};
 use serde_json::Value;
 
-/// Why an operation failed: a stable code, a message that names the thing, a hint, and facts for programs.
+/// Failure of an operation: a stable code, a message that names the object, a hint, and details for
+/// programs.
 #[derive(Debug)]
 pub struct OperationError(Box<Kind>);
 
 #[derive(Debug)]
 enum Kind {
-    /// The error of a service, which knows its own code and hint; `hint` replaces it.
+    /// The error of a service, which has its own code and hint; `hint` overrides the latter.
     Service {
         error: Box<dyn Diagnose + Send + Sync>,
-        hint: Option<String>,
+        hint: Option<Hint>,
     },
     /// A failure of the operation itself.
     Own {
         code: Code,
         message: String,
-        hint: Option<String>,
+        hint: Option<Hint>,
         details: Value,
         source: Option<Box<dyn Error + Send + Sync>>,
     },
 }
 
 impl OperationError {
-    /// A failure with a code and a message that names the thing it is about.
+    /// A failure with a code and a message that names the object concerned.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Own {
             code,
@@ -41,7 +42,7 @@ impl OperationError {
         }))
     }
 
-    /// A request that makes no sense as it was given.
+    /// A request that is invalid as given.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }
@@ -52,22 +53,22 @@ impl OperationError {
     }
 
     /// The error of a service.
-    pub fn of(error: impl Diagnose + Send + Sync + 'static) -> Self {
+    pub fn from_service(error: impl Diagnose + Send + Sync + 'static) -> Self {
         Self(Box::new(Kind::Service {
             error: Box::new(error),
             hint: None,
         }))
     }
 
-    /// Sets the hint, instead of that of the service.
+    /// Sets the hint, and overrides that of the service.
     #[must_use]
-    pub fn with_hint(mut self, text: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, text: impl Into<Hint>) -> Self {
         let (Kind::Own { hint, .. } | Kind::Service { hint, .. }) = &mut *self.0;
         *hint = Some(text.into());
         self
     }
 
-    /// Sets the facts of a failure made by [`new`](Self::new).
+    /// Sets the details of a failure made by [`new`](Self::new).
     #[must_use]
     pub fn with_details(mut self, facts: Value) -> Self {
         if let Kind::Own { details, .. } = &mut *self.0 {
@@ -115,7 +116,7 @@ impl Diagnose for OperationError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match &*self.0 {
             Kind::Service { error, hint } => hint.clone().or_else(|| error.hint()),
             Kind::Own { hint, .. } => hint.clone(),
@@ -135,19 +136,17 @@ macro_rules! from_service_errors {
     ($($error:ty),+ $(,)?) => {
         $(impl From<$error> for OperationError {
             fn from(error: $error) -> Self {
-                Self::of(error)
+                Self::from_service(error)
             }
         })+
     };
 }
 
 from_service_errors!(
-    crate::ActionError,
-    crate::ActorError,
     crate::AuditError,
-    crate::AutomationError,
-    crate::BookError,
+    crate::PlanQueryError,
     crate::ContextServiceError,
+    crate::DefinitionError,
     crate::InvariantError,
     crate::LeaseError,
     crate::McpServiceError,

@@ -1,10 +1,10 @@
-//! Typed operations: what every front end calls.
+//! Typed operations, called by every front end.
 //!
 //! The request of an operation is the type that implements [`Operation`]; its response is
 //! [`Operation::Response`]. The CLI builds the request from arguments, the HTTP API and the A2A
-//! extension methods read it from JSON, a connected CLI sends it to a server. All of them go through
-//! [`OperationContext::prepare`], which resolves the things that the request names, authorizes the
-//! caller for exactly those, and returns what can then be run.
+//! extension methods parse it from JSON, a connected CLI sends it to a server. All of them go
+//! through [`OperationContext::prepare`], which resolves the objects that the request names,
+//! authorizes the caller for exactly those, and returns a call that can be run.
 
 mod authorize;
 mod context;
@@ -15,15 +15,16 @@ mod registry;
 mod resolver;
 
 pub(crate) use authorize::holds_model_files;
-pub use authorize::{Touched, authorize};
+pub use authorize::{AccessTarget, authorize};
 pub(crate) use context::require_confirmation;
 pub use context::{
-    Application, OperationContext, OperationSettings, Prepared, ProgressStarter, WorkerStarter,
+    Application, FrontEnd, OperationContext, OperationSettings, PlanSettings, PreparedRequest,
+    ProgressStarter, WorkerStarter,
 };
 pub use definition::{PageSummary, RemovedDefinition};
 pub(crate) use definition::{confirm_removal, name_filter, redacted, register_mode};
 pub use error::OperationError;
-pub use process::{CatalogueFactory, ProcessEnvironment};
+pub use process::{CatalogueFactory, ProcessEnvironment, RuntimeFactory, RuntimeRequest};
 pub use registry::{OperationEntry, PreparedCall, find_operation, operations};
 pub use resolver::{NamedKind, Resolver, check_sendable, namespace_of};
 
@@ -32,25 +33,31 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What an operation needs from its caller, apart from what the request names.
+/// Permission that an operation requires, apart from the objects that the request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requirement {
-    /// The part of the server that the operation belongs to.
+    /// The area of the server that the operation belongs to.
     pub scope: Scope,
-    /// The permission for everything that the request names, unless the resolver is told otherwise.
+    /// The permission for everything that the request names, unless the resolver requests another
+    /// one.
     pub permission: Permission,
     /// Whether the operation belongs to no namespace and needs the permission on all of them.
     pub is_global: bool,
 }
 
 impl Requirement {
-    /// A requirement that holds in the namespaces of what the request names.
+    /// A requirement in the namespaces of the objects that the request names.
     pub const fn new(scope: Scope, permission: Permission) -> Self {
         Self {
             scope,
             permission,
             is_global: false,
         }
+    }
+
+    /// A requirement of an operation on definitions, projects or resources.
+    pub const fn registry(permission: Permission) -> Self {
+        Self::new(Scope::Registry, permission)
     }
 }
 
@@ -60,13 +67,16 @@ pub trait Operation: Serialize + DeserializeOwned + JsonSchema + Send + 'static 
     const NAME: &'static str;
     /// One sentence for the list of operations.
     const SUMMARY: &'static str;
-    /// What the caller must be allowed to do.
+    /// The permission that the caller needs.
     const REQUIREMENT: Requirement;
+    /// Whether it runs agents. Then it reports events to the observer of the front end, which servers stream.
+    const RUNS_AGENTS: bool = false;
 
-    /// What the operation returns; its JSON is the `data` of the command.
+    /// The result of the operation; its JSON is the `data` of the command.
     type Response: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static;
 
-    /// Replaces references by ids and completes names, so that what is authorized is what runs.
+    /// Replaces references by ids and completes names, so that the authorized objects are those that
+    /// the operation uses.
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError>;
 
     /// Runs the resolved request.

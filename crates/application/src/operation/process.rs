@@ -1,41 +1,65 @@
-//! [`ProcessEnvironment`]: what operations use of the process they run in.
+//! [`ProcessEnvironment`]: the process environment that operations use.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cleveragents_domain::identity::Scope;
+use cleveragents_domain::identity::{Caller, Scope};
 use cleveragents_models::{Catalogue, CatalogueOptions, Redactor, Variables};
+use cleveragents_store::{Engine, Retention};
 
 use super::{OperationContext, OperationError, namespace_of};
 use crate::actor::ActorService;
-use crate::runtime::{Toolset, ToolsetOptions, WarningHandler};
+use crate::runtime::{AgentRuntime, SafetySelection, Toolset, ToolsetOptions, WarningHandler};
 use crate::skill::SkillService;
 use crate::tool::ToolService;
 use crate::validation::ValidationService;
 
-/// Reads the models that are configured. Called once per operation that needs them.
+/// Builds the agent runtime from the configuration of the process. Called once per operation that runs agents.
+pub type RuntimeFactory =
+    Arc<dyn Fn(&RuntimeRequest<'_>) -> Result<AgentRuntime, OperationError> + Send + Sync>;
+
+/// Parameters of an agent runtime.
+pub struct RuntimeRequest<'a> {
+    /// The database; everything recorded through it carries the caller's identity.
+    pub engine: Arc<Engine>,
+    /// Settings for the user of this machine must not apply to remote callers.
+    pub caller: &'a Caller,
+    /// Safety settings of the caller, in addition to the configuration.
+    pub safety: &'a SafetySelection,
+    /// File to which every exchange with a model is appended.
+    pub record: Option<&'a Path>,
+}
+
+/// Loads the configured models. Called once per operation that needs them.
 pub type CatalogueFactory = Arc<dyn Fn() -> Result<Catalogue, OperationError> + Send + Sync>;
 
-/// The variables, models and folders of a process. Front ends fill it; operations read nothing else.
+/// The variables, models and folders of a process. Front ends fill it; operations read nothing else of the
+/// process.
 #[derive(Clone)]
 pub struct ProcessEnvironment {
     /// Values of `${VARIABLE}` in definitions.
     pub variables: Variables,
     /// The models that can be called.
     pub catalogue: CatalogueFactory,
-    /// The program's own folder, with its skills, prompts and sign-in tokens.
+    /// Builds the agent runtime.
+    pub runtime: RuntimeFactory,
+    /// The data folder of the program, with its skills, prompts and sign-in tokens.
     pub home: PathBuf,
+    /// The configuration file of the user, which need not exist.
+    pub configuration_file: PathBuf,
+    /// The retention of events.
+    pub retention: Retention,
     /// The folder in which MCP servers start.
     pub working_folder: PathBuf,
-    /// Shows what is left out of a toolset.
+    /// Receives warnings about tools that are left out of a toolset.
     pub warn: WarningHandler,
     /// The actor that runs when none is named.
     pub default_actor: Option<String>,
-    /// The keys of the configuration that name an actor, each with that actor.
+    /// The configuration keys that name an actor, each with that actor.
     pub configured_actors: Vec<(String, String)>,
 }
 
-/// No variables, no configured models and no folders.
+/// No variables, no configured models, no folders, and no agent runtime.
 impl Default for ProcessEnvironment {
     fn default() -> Self {
         let variables: Variables = Arc::new(|_| None);
@@ -43,7 +67,13 @@ impl Default for ProcessEnvironment {
         Self {
             variables,
             catalogue: Arc::new(move || Ok(Catalogue::new(options.clone())?)),
+            runtime: Arc::new(|_| {
+                let message = "no agents can run here";
+                Err(OperationError::internal(message))
+            }),
             home: PathBuf::from("/nonexistent"),
+            configuration_file: PathBuf::from("/nonexistent/config.toml"),
+            retention: Retention { events_days: 90 },
             working_folder: PathBuf::from("/"),
             warn: Arc::new(|_| {}),
             default_actor: None,
@@ -67,22 +97,36 @@ impl OperationContext {
         (self.process().catalogue)()
     }
 
+    /// The agent runtime for the caller. `record` names a file to which every exchange with a model is appended.
+    pub(crate) fn runtime(
+        &self,
+        safety: &SafetySelection,
+        record: Option<&Path>,
+    ) -> Result<AgentRuntime, OperationError> {
+        (self.process().runtime)(&RuntimeRequest {
+            engine: self.engine(),
+            caller: self.caller(),
+            safety,
+            record,
+        })
+    }
+
     /// Removes the secrets of the process from texts.
     pub(crate) fn redactor(&self) -> Result<Redactor, OperationError> {
         Ok(self.catalogue()?.redactor())
     }
 
-    /// Whether the caller may read something of this name.
+    /// Whether the caller may read an object of this name.
     pub(crate) fn may_read(&self, scope: Scope, name: &str) -> bool {
         self.visible(scope).contains(namespace_of(name))
     }
 
-    /// Where the text of a definition comes from, as it is stored. Only local callers may name a file:
-    /// programs next to it are found by its path.
-    pub(crate) fn source_of(&self, file: Option<&str>) -> PathBuf {
+    /// The stored source of a definition's text. Only local callers may name a file, because programs next to it
+    /// are located by its path.
+    pub(crate) fn source_of(&self, file: Option<&str>) -> String {
         match file.filter(|_| self.caller().is_local()) {
-            Some(file) => PathBuf::from(file),
-            None => PathBuf::from(format!("sent by {}", self.caller().identity())),
+            Some(file) => file.to_owned(),
+            None => format!("sent by {}", self.caller().identity()),
         }
     }
 
@@ -104,7 +148,7 @@ impl OperationContext {
         self.process().default_actor.as_deref()
     }
 
-    /// The key of the configuration that names an actor.
+    /// The configuration key that names an actor.
     pub(crate) fn key_of_actor(&self, name: &str) -> Option<&str> {
         let mut configured = self.process().configured_actors.iter();
         let (key, _) = configured.find(|(_, actor)| actor == name)?;

@@ -14,8 +14,10 @@ pub struct OperationEntry {
     pub name: &'static str,
     /// One sentence about it.
     pub summary: &'static str,
-    /// What the caller must be allowed to do.
+    /// The permission that the caller needs.
     pub requirement: Requirement,
+    /// Whether it runs agents, and reports events to the observer of the front end.
+    pub runs_agents: bool,
     /// The JSON schema of the request.
     pub request: fn() -> Schema,
     /// The JSON schema of the response.
@@ -27,16 +29,17 @@ pub struct OperationEntry {
     prepare: fn(OperationContext, Value) -> Result<PreparedCall, OperationError>,
 }
 
-/// An operation that is resolved and authorized, to be run once.
+/// A resolved and authorized operation, to be run once.
 pub type PreparedCall = Box<dyn FnOnce(&Cancel) -> Result<Value, OperationError> + Send>;
 
 impl OperationEntry {
     /// The entry of an operation.
-    pub(crate) const fn of<O: Operation>() -> Self {
+    pub(crate) const fn new<O: Operation>() -> Self {
         Self {
             name: O::NAME,
             summary: O::SUMMARY,
             requirement: O::REQUIREMENT,
+            runs_agents: O::RUNS_AGENTS,
             request: schema_of::<O>,
             response: schema_of::<O::Response>,
             request_in: subschema_of::<O>,
@@ -45,7 +48,7 @@ impl OperationEntry {
         }
     }
 
-    /// Reads a request, resolves and authorizes it. `Null` is a request without parameters.
+    /// Parses a request, resolves and authorizes it. `Null` is a request without parameters.
     pub fn prepare(
         &self,
         context: OperationContext,
@@ -77,7 +80,7 @@ fn prepare<O: Operation>(
     };
     let request = match request {
         Value::Null => Value::Object(Map::new()),
-        // serde would read a list as the fields in their order.
+        // serde would accept a list as the fields in their order.
         request if request.is_object() => request,
         _ => return Err(malformed("they are not an object")),
     };
@@ -107,6 +110,7 @@ static AREAS: &[&[OperationEntry]] = &[
     crate::run::operations::ENTRIES,
     crate::model_operations::ENTRIES,
     crate::plan::operations::ENTRIES,
+    crate::system::operations::ENTRIES,
 ];
 
 /// Every operation.

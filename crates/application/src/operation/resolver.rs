@@ -1,28 +1,30 @@
-//! [`Resolver`]: turns the references of a request into ids and complete names, and collects where they are.
+//! [`Resolver`]: converts the references of a request to ids and complete names, and collects the objects to
+//! authorize.
 
 use cleveragents_domain::identity::{LOCAL_NAMESPACE, Permission};
 use cleveragents_domain::{
-    AutomationProfile, Code, Diagnose, InvariantScope, Kind, Name, Plan, PlanId, SessionId,
+    AutomationProfile, Code, Diagnose, InvariantScope, Kind, Name, Plan, PlanId, PlanStage,
+    SessionId,
 };
 use cleveragents_store::plans;
 use serde_json::Value;
 
-use super::authorize::{Touched, holds_model_files};
+use super::authorize::{AccessTarget, holds_model_files};
 use super::{Operation, OperationContext, OperationError, Requirement};
 use crate::invariant::{InvariantError, InvariantService};
-use crate::plan::{BookError, PlanBook};
+use crate::plan::{PlanQueries, PlanQueryError};
 use crate::run::RunServiceError;
 use crate::session::SessionError;
 use crate::validation::{ValidationError, ValidationService};
 
 /// Resolves the references of one request. References of local callers become ids too, names stay as they are.
 pub struct Resolver<'a> {
-    /// Missing while a request is only checked before it is sent to a server.
+    /// `None` while a request is only checked before it is sent to a server.
     context: Option<&'a OperationContext>,
     requirement: Requirement,
     home: Option<String>,
-    touched: Vec<Touched>,
-    /// The first name without a namespace, when the caller has no namespace to put it in.
+    touched: Vec<AccessTarget>,
+    /// Error for the first name without a namespace, when the caller has no default namespace.
     unplaced: Option<OperationError>,
 }
 
@@ -37,8 +39,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// What the request touches.
-    pub(super) fn finish(self) -> Result<Vec<Touched>, OperationError> {
+    /// The objects that the request names.
+    pub(super) fn finish(self) -> Result<Vec<AccessTarget>, OperationError> {
         match self.unplaced {
             Some(error) => Err(error),
             None => Ok(self.touched),
@@ -50,7 +52,7 @@ impl<'a> Resolver<'a> {
             .is_some_and(|context| context.caller().is_local())
     }
 
-    /// Refuses a request of a caller from another machine that leaves out what says where it acts.
+    /// Refuses a request of a remote caller that omits the object it acts on.
     pub fn require_from_elsewhere(
         &self,
         parameter: &str,
@@ -77,9 +79,9 @@ impl<'a> Resolver<'a> {
             .with_hint("name something on the server, or run the command here with --local"))
     }
 
-    /// Adds something in a namespace, with the permission of the operation.
+    /// Adds an object in a namespace, with the permission of the operation.
     fn touch(&mut self, namespace: &str, absent: Option<OperationError>) {
-        self.touched.push(Touched {
+        self.touched.push(AccessTarget {
             namespace: canonical_namespace(namespace),
             scope: self.requirement.scope,
             permission: self.requirement.permission,
@@ -87,9 +89,9 @@ impl<'a> Resolver<'a> {
         });
     }
 
-    /// Adds something that is only read or run.
+    /// Adds an object that is only read or run.
     fn touch_read(&mut self, namespace: &str) {
-        self.touched.push(Touched {
+        self.touched.push(AccessTarget {
             namespace: canonical_namespace(namespace),
             scope: self.requirement.scope,
             permission: Permission::Read,
@@ -120,7 +122,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// The one session of several with a name that the caller may read.
+    /// The only session with a name that the caller may read.
     fn visible_session(
         &self,
         context: &OperationContext,
@@ -153,7 +155,7 @@ impl<'a> Resolver<'a> {
         };
         let given = reference.clone();
         let absent = || {
-            OperationError::from(BookError::NotFound {
+            OperationError::from(PlanQueryError::NotFound {
                 reference: given.clone(),
                 nearest: Vec::new(),
             })
@@ -166,23 +168,34 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// A plan that local callers may leave out: the only one that is not over, or the only one.
+    /// A plan that local callers may omit: the only active one, or the only one.
     pub fn plan_or_only(&mut self, reference: &mut Option<String>) -> Result<(), OperationError> {
         self.plan_or(reference, |plans| plans.find(None))
     }
 
-    /// A plan that local callers may leave out: the only one that waits for input.
+    /// A plan that local callers may omit: the only one that waits for input.
     pub fn plan_or_only_waiting(
         &mut self,
         reference: &mut Option<String>,
     ) -> Result<(), OperationError> {
-        self.plan_or(reference, PlanBook::only_waiting)
+        self.plan_or(reference, PlanQueries::only_waiting)
+    }
+
+    /// A plan that local callers may omit: the only one in one of these stages. `purpose` completes "there is no plan
+    /// …".
+    pub fn plan_or_only_in(
+        &mut self,
+        reference: &mut Option<String>,
+        stages: &[PlanStage],
+        purpose: &str,
+    ) -> Result<(), OperationError> {
+        self.plan_or(reference, |plans| plans.only(stages, purpose))
     }
 
     fn plan_or(
         &mut self,
         reference: &mut Option<String>,
-        choose: impl FnOnce(&PlanBook) -> Result<Plan, BookError>,
+        choose: impl FnOnce(&PlanQueries) -> Result<Plan, PlanQueryError>,
     ) -> Result<(), OperationError> {
         match (reference, self.context) {
             (Some(reference), _) => self.plan(reference),
@@ -195,28 +208,30 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A decision by id or prefix, or a plan, which stands for its first decision.
+    /// A decision by id or prefix, or a plan, which means its first decision.
     pub fn decision_or_plan(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
         };
         let plans = context.plans();
         let given = reference.clone();
-        let absent = || BookError::DecisionNotFound {
+        let absent = || PlanQueryError::DecisionNotFound {
             reference: given.clone(),
             candidates: Vec::new(),
         };
         let (found, plan) = match plans.resolve_decision(reference) {
             Ok(decision) => (decision.said.id.to_string(), decision.plan),
-            Err(missing @ BookError::DecisionNotFound { .. }) => match plans.resolve(reference) {
-                Ok(plan) => (plan.id.to_string(), plan.id),
-                Err(BookError::NotFound { .. }) => {
-                    return Err(self.hide_unless_local(missing.into(), || absent().into()));
+            Err(missing @ PlanQueryError::DecisionNotFound { .. }) => {
+                match plans.resolve(reference) {
+                    Ok(plan) => (plan.id.to_string(), plan.id),
+                    Err(PlanQueryError::NotFound { .. }) => {
+                        return Err(self.hide_unless_local(missing.into(), || absent().into()));
+                    }
+                    Err(error) => {
+                        return Err(self.hide_unless_local(error.into(), || absent().into()));
+                    }
                 }
-                Err(error) => {
-                    return Err(self.hide_unless_local(error.into(), || absent().into()));
-                }
-            },
+            }
             Err(error) => return Err(error.into()),
         };
         *reference = found;
@@ -244,7 +259,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// A run that is resumed: resuming needs everything that starting it needed.
+    /// A run to resume: this needs the same permissions as starting it.
     pub fn resumed_run(&mut self, reference: &mut String) -> Result<(), OperationError> {
         self.run(reference)?;
         let Some(context) = self.context else {
@@ -262,7 +277,7 @@ impl<'a> Resolver<'a> {
             .is_none_or(|ground| ground.iter().all(is_plain));
         if !self.is_local() && (has_local_rights || !is_unset(&options["context"])) {
             let message = format!(
-                "the run {reference} has rights that were given to it on the machine of the server"
+                "the run {reference} has permissions that were granted on the machine of the server"
             );
             return Err(OperationError::new(Code::LocalOnly, message)
                 .with_hint("resume it there, with --local"));
@@ -279,7 +294,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// An invariant, by id or prefix, in the namespace where it holds.
+    /// An invariant, by id or prefix, in the namespace of its scope.
     pub fn invariant(&mut self, reference: &mut String) -> Result<(), OperationError> {
         let Some(context) = self.context else {
             return Ok(());
@@ -323,7 +338,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// The namespace of something new.
+    /// The namespace of a new object.
     pub fn new_in(&mut self, namespace: &mut Option<String>) -> Result<(), OperationError> {
         match namespace {
             Some(given) => {
@@ -346,7 +361,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Something by its name, which the operation is about.
+    /// The object of the operation, by its name.
     pub fn name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.complete(name, kind)?;
         if name.contains('/') {
@@ -355,7 +370,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Something by its name that is only read or run.
+    /// An object that is only read or run, by its name.
     pub fn read_name(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.complete(name, kind)?;
         if name.contains('/') {
@@ -364,7 +379,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Refuses a part of a request that only callers on the machine of the database may use.
+    /// Refuses a parameter that only callers on the machine of the database may use.
     pub fn local_only(&self, parameter: &str) -> Result<(), OperationError> {
         if self.is_local() {
             return Ok(());
@@ -374,7 +389,7 @@ impl<'a> Resolver<'a> {
             .with_hint("run the command on this machine with --local"))
     }
 
-    /// Puts a name without a namespace into the caller's.
+    /// Adds the caller's namespace to a name without one.
     fn complete(&mut self, name: &mut String, kind: NamedKind) -> Result<(), OperationError> {
         self.check_sendable(name)?;
         let Some(context) = self.context else {
@@ -384,7 +399,7 @@ impl<'a> Resolver<'a> {
             return Ok(());
         }
         if name.contains('/') {
-            // The search for resources also tries `local/NAME`: authorize what it finds.
+            // The search for resources also tries `local/NAME`, so the result is authorized.
             if matches!(kind, NamedKind::Resource | NamedKind::ProjectOrResource)
                 && let Ok(found) = context.resources().resolve(name)
             {
@@ -425,8 +440,8 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// The text of a definition: its `name` says where it belongs. Definitions from other machines
-    /// cannot use variables of the server, nor things that exist only on its machine.
+    /// The text of a definition: its `name` determines the namespace. Definitions of remote callers cannot use
+    /// variables of the server, nor objects that exist only on its machine.
     pub fn definition(&mut self, text: &mut String) -> Result<(), OperationError> {
         let malformed = |message: &str| OperationError::new(Code::MalformedRequest, message);
         if self.is_local() || self.context.is_none() {
@@ -459,7 +474,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Callers from elsewhere learn nothing about things that they did not name exactly.
+    /// Hides details about objects that a remote caller did not name exactly.
     fn hide_unless_local(
         &self,
         error: OperationError,
@@ -472,20 +487,20 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// What a name without a namespace may also be the id of.
+/// Kinds of objects whose id may be given in place of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedKind {
     /// A project.
     Project,
     /// A resource.
     Resource,
-    /// Either.
+    /// A project or a resource.
     ProjectOrResource,
-    /// Anything else, which has no id.
+    /// Any other object, which has no id.
     Definition,
 }
 
-/// The error for a reference that cannot be resolved, without what it says about other callers' things.
+/// The error for a reference that cannot be resolved, without details about objects of other callers.
 fn hide(error: OperationError, absent: impl FnOnce() -> OperationError) -> OperationError {
     match error.code().kind() {
         Kind::NotFound | Kind::Usage => absent(),
@@ -499,7 +514,7 @@ fn namespace_of_plan(context: &OperationContext, plan: PlanId) -> Result<String,
     Ok(namespace.unwrap_or_else(|| LOCAL_NAMESPACE.to_owned()))
 }
 
-/// Checks a request before it is sent to a server: it must not name things of this machine.
+/// Checks a request before it is sent to a server: it must not name objects of this machine.
 pub fn check_sendable<O: Operation>(request: &mut O) -> Result<(), OperationError> {
     request.resolve(&mut Resolver {
         context: None,
@@ -518,21 +533,21 @@ pub fn namespace_of(name: &str) -> &str {
         .map_or(prefix, |(_, namespace)| namespace)
 }
 
-/// A namespace as names are stored.
+/// A namespace in stored form.
 fn canonical_namespace(namespace: &str) -> String {
     namespace.trim().to_lowercase()
 }
 
-/// The error for a request that names no plan: only local callers may leave it out.
+/// The error for a request that names no plan: only local callers may omit it.
 fn missing_plan() -> OperationError {
     OperationError::new(
         Code::MalformedRequest,
         "the parameter `reference` is missing",
     )
-    .with_hint("name a plan; only on the machine of the server the only one is chosen")
+    .with_hint("name a plan; only callers on the machine of the server may omit it")
 }
 
-/// Whether a stored option was not given.
+/// Whether a stored option is unset.
 fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -543,14 +558,14 @@ fn is_unset(value: &Value) -> bool {
     }
 }
 
-/// A definition with its name in a namespace. Everything else in the text stays as it is.
+/// A definition with a namespace added to its name. The rest of the text stays unchanged.
 fn placed(text: &str, name: &str, home: &str) -> Result<String, OperationError> {
     let line = regex::Regex::new(&format!(
         r#"(?m)^name:[ \t]*["']?{}["']?[ \t]*(#.*)?$"#,
         regex::escape(name)
     ))
     .map_err(|error| {
-        OperationError::internal("the name cannot be searched for").caused_by(error)
+        OperationError::internal("the name of the definition cannot be found").caused_by(error)
     })?;
     let placed = line.replace(text, format!("name: {home}/{name}").as_str());
     if placed == text {
@@ -573,6 +588,6 @@ fn names_local_things(tree: &Value) -> bool {
 }
 
 fn no_namespace(name: &str) -> OperationError {
-    OperationError::usage(format!("`{name}` is in no namespace"))
+    OperationError::usage(format!("`{name}` has no namespace"))
         .with_hint(format!("write it with one: NAMESPACE/{name}"))
 }

@@ -1,137 +1,149 @@
-//! [`PlanPerson`]: whom a plan asks. What a person answered beforehand comes first, then what the automation
-//! profile lets the plan decide itself, then whoever is there. What nobody answers is what the plan waits for.
+//! [`PlanApprover`]: answers the actors of a plan: with answers that were given beforehand, then by
+//! leaving the decision to the actor if the automation profile allows it, then by asking the user.
+//! The plan waits for unanswered requests.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use cleveragents_domain::{ContentHash, PlanId, Waiting};
-use cleveragents_store::{Engine, plan_steps};
-use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
+use cleveragents_domain::{AnswerVerdict, ContentHash, PlanId, Waiting};
+use cleveragents_store::plan_steps;
+use cleveragents_tools::ports::{
+    Approval, ApprovalRequest, Approver, Question, QuestionKind, Reply,
+};
 use serde_json::json;
 
-use crate::unknown_outcome::is_doubt;
+use super::plan_store::PlanStore;
 
-/// What an actor receives when nobody answers its question and its plan goes on.
+/// The answer that an actor receives when its question stays unanswered and its plan continues.
 const ACTOR_DECIDES: &str = "no user is available, and the automation profile of this plan leaves the \
     decision to you: decide it yourself, and state in your answer what you decided and why";
 
-/// Who answers the questions of a plan's actors.
+/// Who may answer the questions of a plan's actors?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnsweredBy {
     /// The user; the plan waits when there is none.
     User,
-    /// The user if one is there, otherwise the actor itself.
+    /// The user if one is present, otherwise the actor itself.
     UserOrActor,
     /// The actor itself: the profile automates every decision.
     Actor,
 }
 
-/// Whom a plan asks.
-pub(super) struct PlanPerson<'a> {
-    engine: Arc<Engine>,
+/// The approver of a plan's actors.
+pub(super) struct PlanApprover<'a> {
+    store: PlanStore,
     plan: PlanId,
-    other: &'a dyn Approver,
+    front_end: &'a dyn Approver,
     answered_by: AnsweredBy,
-    /// What nobody answered: the last of it.
-    open: Mutex<Option<Waiting>>,
+    /// The last request without an answer.
+    unanswered: Mutex<Option<Waiting>>,
 }
 
-impl<'a> PlanPerson<'a> {
+impl<'a> PlanApprover<'a> {
     pub(super) fn new(
-        engine: Arc<Engine>,
+        store: PlanStore,
         plan: PlanId,
-        other: &'a dyn Approver,
+        front_end: &'a dyn Approver,
         answered_by: AnsweredBy,
     ) -> Self {
         Self {
-            engine,
+            store,
             plan,
-            other,
+            front_end,
             answered_by,
-            open: Mutex::new(None),
+            unanswered: Mutex::new(None),
         }
     }
 
-    /// What nobody answered.
-    pub(super) fn open(&self) -> Option<Waiting> {
-        self.open
+    /// The unanswered request, for the plan to wait for.
+    pub(super) fn unanswered(&self) -> Option<Waiting> {
+        self.unanswered
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn leave_open(&self, waiting: Waiting) {
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiting);
+    fn leave_unanswered(&self, waiting: Waiting) {
+        *self
+            .unanswered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(waiting);
     }
 
-    /// The answer that was given beforehand; each serves once.
-    fn given(&self, subject: &str) -> Option<plan_steps::PlanAnswer> {
+    /// Takes the answer that was given beforehand. Each answer is used once.
+    fn take_answer(&self, subject: &str) -> Option<plan_steps::PlanAnswer> {
         let (plan, subject) = (self.plan, subject.to_owned());
-        // What cannot be read now is asked again.
-        self.engine
-            .write(move |unit| plan_steps::take_answer(unit, plan, &subject))
-            .unwrap_or(None::<plan_steps::PlanAnswer>)
+        // When reading the answer fails, the user is asked again.
+        self.store
+            .write(move |unit| Ok(plan_steps::take_answer(unit, plan, &subject)?))
+            .unwrap_or_default()
     }
 }
 
-/// By what the answer to a call is found again.
+/// The subject under which the answer to a tool call is stored.
 fn call_subject(request: &ApprovalRequest<'_>) -> String {
     let what = json!([request.tool.to_string(), request.arguments]).to_string();
-    format!("call/{}", ContentHash::of(what.as_bytes()))
+    format!("call/{}", ContentHash::of_bytes(what.as_bytes()))
 }
 
+/// The subject under which the answer to a question is stored.
 fn question_subject(question: &Question<'_>) -> String {
-    format!("question/{}", ContentHash::of(question.text.as_bytes()))
+    format!(
+        "question/{}",
+        ContentHash::of_bytes(question.text.as_bytes())
+    )
 }
 
-impl Approver for PlanPerson<'_> {
+impl Approver for PlanApprover<'_> {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         let subject = call_subject(request);
-        if let Some(given) = self.given(&subject) {
-            return match given.verdict.as_str() {
-                "approved" => Approval::Once,
-                _ => Approval::Refused(given.answer),
+        if let Some(given) = self.take_answer(&subject) {
+            return match given.verdict {
+                AnswerVerdict::Approved => Approval::Once,
+                AnswerVerdict::Rejected | AnswerVerdict::Answered => {
+                    Approval::Refused(given.answer)
+                }
             };
         }
-        let said = self.other.approve(request);
-        if said == Approval::NobodyThere {
-            self.leave_open(Waiting::Call {
+        let approval = self.front_end.approve(request);
+        if approval == Approval::NoUser {
+            self.leave_unanswered(Waiting::Call {
                 tool: request.tool.to_string(),
                 arguments: request.arguments.clone(),
                 reason: request.reason.to_owned(),
                 subject,
             });
         }
-        said
+        approval
     }
 
     fn question(&self, question: &Question<'_>) -> Reply {
-        if is_doubt(question) {
-            let said = self.other.question(question);
-            if said == Reply::NobodyThere {
-                self.leave_open(Waiting::Doubt {
+        if question.kind == QuestionKind::UnknownOutcome {
+            let reply = self.front_end.question(question);
+            if reply == Reply::NoUser {
+                self.leave_unanswered(Waiting::UnknownOutcome {
                     text: question.text.to_owned(),
                 });
             }
-            return said;
+            return reply;
         }
         let subject = question_subject(question);
-        if let Some(given) = self.given(&subject) {
+        if let Some(given) = self.take_answer(&subject) {
             return given.answer.map_or(Reply::Declined, Reply::Text);
         }
-        let said = match self.answered_by {
-            AnsweredBy::Actor => Reply::NobodyThere,
-            AnsweredBy::User | AnsweredBy::UserOrActor => self.other.question(question),
+        let reply = match self.answered_by {
+            AnsweredBy::Actor => Reply::NoUser,
+            AnsweredBy::User | AnsweredBy::UserOrActor => self.front_end.question(question),
         };
-        if said == Reply::NobodyThere && self.answered_by != AnsweredBy::User {
+        if reply == Reply::NoUser && self.answered_by != AnsweredBy::User {
             return Reply::NotAsked(ACTOR_DECIDES.to_owned());
         }
-        if said == Reply::NobodyThere {
-            self.leave_open(Waiting::Question {
+        if reply == Reply::NoUser {
+            self.leave_unanswered(Waiting::Question {
                 text: question.text.to_owned(),
                 options: question.options.to_vec(),
                 subject,
             });
         }
-        said
+        reply
     }
 }

@@ -1,7 +1,8 @@
-//! The actors that come with the program: they work with any model that can call tools.
+//! The built-in actors, which work with any model that can call tools.
 //!
-//! Their instructions are files ([`PROMPTS`]); a file of the same name in the folder `prompts` of the home
-//! takes the place of one.
+//! Their instructions are files ([`PROMPTS`]). A file of the same name in the folder `prompts` of
+//! the home folder, or in `.cleveragents/prompts` of a project that a plan works on, replaces one;
+//! the project's takes precedence.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,48 +10,112 @@ use std::path::Path;
 use cleveragents_sandbox::{Links, read_regular};
 use serde_json::{Value, json};
 
+use super::report::{review_schema, strategy_schema};
 use crate::actor::ActorText;
 
-/// The name of the pair that needs no model: steps come from the definition of done, and are calls of tools.
+/// The name of the pair of actors without a model: each step is a tool call from the definition of
+/// done.
 pub const DETERMINISTIC: &str = "builtin/deterministic";
 
-/// Who thinks plans out when nobody else is named.
+/// The strategist of plans that name no other.
 pub const STRATEGIST: &str = "builtin/strategist";
-/// Who carries plans out when nobody else is named.
+/// The executor of plans that name no other.
 pub const EXECUTOR: &str = "builtin/executor";
-/// Judges whether a plan is done.
+/// Reviews whether a plan is done.
 pub const REVIEWER: &str = "builtin/reviewer";
-/// Says what a plan will take.
+/// Estimates effort and cost of a plan.
 pub const ESTIMATOR: &str = "builtin/estimator";
 
-/// The instructions, by the name of their file.
-pub const PROMPTS: [(&str, &str); 4] = [
+/// The instructions, by the name of their file without `.md`.
+pub const PROMPTS: [(&str, &str); 6] = [
+    ("base", include_str!("../../prompts/base.md")),
     ("strategist", include_str!("../../prompts/strategist.md")),
     ("executor", include_str!("../../prompts/executor.md")),
+    ("fix", include_str!("../../prompts/fix.md")),
     ("reviewer", include_str!("../../prompts/reviewer.md")),
     ("estimator", include_str!("../../prompts/estimator.md")),
 ];
 
-/// The largest file of instructions, in bytes.
+/// The built-in actors.
+const ROLES: [&str; 4] = ["strategist", "executor", "reviewer", "estimator"];
+
+/// Maximum size of an instruction file in the home folder, in bytes.
 const LONGEST_PROMPT: u64 = 1 << 20;
+
+/// Maximum size of an instruction file in a project, in bytes.
+const LONGEST_PROJECT_PROMPT: u64 = 64 << 10;
+
+/// Maximum number of model answers in the run of one step.
+const MODEL_CALLS: u64 = 80;
+
+/// The instructions of the built-in actors, as a plan uses them: plain text, never a template.
+pub(super) struct RolePrompts {
+    texts: BTreeMap<&'static str, String>,
+}
+
+impl RolePrompts {
+    /// Reads the instructions: from the first project that has the file, then the home folder, then
+    /// the built-in ones.
+    pub(super) fn read(home: &Path, projects: &[&Path]) -> Self {
+        let texts = PROMPTS.iter().map(|(name, standard)| {
+            let own = projects
+                .iter()
+                .find_map(|project| project_prompt(project, name))
+                .or_else(|| home_prompt(&home.join("prompts"), name));
+            (*name, own.unwrap_or_else(|| (*standard).to_owned()))
+        });
+        Self {
+            texts: texts.collect(),
+        }
+    }
+
+    /// The text of a file; nothing for a name that is not in [`PROMPTS`].
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.texts.get(name).map_or("", |text| text.trim())
+    }
+}
+
+fn home_prompt(folder: &Path, name: &str) -> Option<String> {
+    let path = folder.join(format!("{name}.md"));
+    let own = read_regular(&path, Links::Follow, LONGEST_PROMPT).ok()??;
+    String::from_utf8(own).ok()
+}
+
+/// The instructions of a project. Symbolic links are refused on the whole path: they could lead to
+/// any file of the user.
+fn project_prompt(project: &Path, name: &str) -> Option<String> {
+    let mut folder = project.to_owned();
+    for part in [".cleveragents", "prompts"] {
+        folder.push(part);
+        if !std::fs::symlink_metadata(&folder).ok()?.is_dir() {
+            return None;
+        }
+    }
+    let path = folder.join(format!("{name}.md"));
+    let own = read_regular(&path, Links::Refuse, LONGEST_PROJECT_PROMPT).ok()??;
+    String::from_utf8(own)
+        .ok()
+        .filter(|text| !text.trim().is_empty())
+}
 
 /// The actors, with instructions from a folder where it has them.
 pub fn built_in_actors(folder: &Path) -> BTreeMap<String, ActorText> {
+    let prompt = |wanted: &str| {
+        let standard = PROMPTS.iter().find(|(name, _)| *name == wanted);
+        home_prompt(folder, wanted)
+            .or_else(|| standard.map(|(_, text)| (*text).to_owned()))
+            .unwrap_or_default()
+    };
     let mut actors = BTreeMap::new();
-    for (name, standard) in PROMPTS {
-        let own = read_regular(
-            &folder.join(format!("{name}.md")),
-            Links::Follow,
-            LONGEST_PROMPT,
-        );
-        let own = own
-            .ok()
-            .flatten()
-            .and_then(|own| String::from_utf8(own).ok());
-        let prompt = own.as_deref().unwrap_or(standard);
+    for name in ROLES {
         let whole = format!("builtin/{name}");
+        // Run alone they need both; in a plan the base is sent once and the other starts the phase.
+        let prompt = match name {
+            "strategist" | "executor" => format!("{}\n{}", prompt("base"), prompt(name)),
+            _ => prompt(name),
+        };
         let text = ActorText {
-            text: file(&whole, name, prompt).to_string(),
+            text: file(&whole, name, &prompt).to_string(),
             source: whole.clone(),
         };
         actors.insert(whole, text);
@@ -58,29 +123,49 @@ pub fn built_in_actors(folder: &Path) -> BTreeMap<String, ActorText> {
     actors
 }
 
-/// The file of an actor. JSON is YAML.
+/// The definition of a built-in actor for a plan, which supplies the instructions itself and
+/// receives results through report tools.
+pub(super) fn in_plan(
+    text: &str,
+    role: &str,
+    model: Option<&str>,
+) -> Result<String, serde_json::Error> {
+    let mut file: Value = serde_json::from_str(text)?;
+    if let Value::Object(fields) = &mut file {
+        fields.remove("system_prompt");
+        if role != ESTIMATOR {
+            fields.remove("response_format");
+        }
+        if let Some(model) = model {
+            fields.insert("model".to_owned(), model.into());
+        }
+    }
+    Ok(file.to_string())
+}
+
+/// The definition of an actor. JSON is YAML.
 fn file(whole: &str, name: &str, prompt: &str) -> Value {
     let mut file = json!({
         "name": whole,
         "type": "llm",
         "system_prompt": prompt,
         "tools": ["builtin/*"],
-        "limits": {"max_model_calls": 200},
+        "limits": {"max_model_calls": MODEL_CALLS},
     });
     let (description, role, format) = match name {
         "strategist" => (
-            "Thinks plans out",
+            "Makes the strategy of a plan",
             "strategy",
             Some(("strategy", strategy_schema())),
         ),
-        "executor" => ("Carries plans out", "execution", None),
+        "executor" => ("Executes the steps of a plan", "execution", None),
         "reviewer" => (
-            "Judges whether plans are done",
+            "Reviews whether a plan is done",
             "review",
             Some(("review", review_schema())),
         ),
         _ => (
-            "Says what plans will take",
+            "Estimates effort and cost of a plan",
             "estimation",
             Some(("estimate", estimate_schema())),
         ),
@@ -92,60 +177,6 @@ fn file(whole: &str, name: &str, prompt: &str) -> Value {
             json!({"type": "json_schema", "name": name, "schema": schema, "strict": true});
     }
     file
-}
-
-fn strategy_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["summary", "steps"],
-        "properties": {
-            "summary": {"type": "string", "minLength": 1},
-            "risk": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
-            "decisions": {"type": "array", "items": {
-                "type": "object",
-                "required": ["question", "chosen"],
-                "properties": {
-                    "question": {"type": "string", "minLength": 1},
-                    "chosen": {"type": "string", "minLength": 1},
-                    "alternatives": {"type": "array", "items": {"type": "string"}},
-                    "confidence": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
-                    "rationale": {"type": "string"},
-                    "type": {"type": "string", "enum": ["strategy_choice", "resource_selection"]},
-                    "depends_on": {"type": "array", "items": {"type": "integer", "minimum": 1}},
-                    "resources": {"type": "array", "items": {"type": "string"}},
-                },
-            }},
-            "steps": {"type": "array", "minItems": 1, "items": {
-                "type": "object",
-                "required": ["title", "description"],
-                "properties": {
-                    "title": {"type": "string", "minLength": 1},
-                    "description": {"type": "string"},
-                    "files": {"type": "array", "items": {"type": "string"}},
-                    "after": {"type": "array", "items": {"type": "integer", "minimum": 1}},
-                    "risk": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
-                },
-            }},
-        },
-    })
-}
-
-fn review_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["criteria"],
-        "properties": {
-            "criteria": {"type": "array", "items": {
-                "type": "object",
-                "required": ["number", "met", "evidence"],
-                "properties": {
-                    "number": {"type": "integer", "minimum": 1},
-                    "met": {"type": "boolean"},
-                    "evidence": {"type": "string"},
-                },
-            }},
-        },
-    })
 }
 
 fn estimate_schema() -> Value {
@@ -161,4 +192,56 @@ fn estimate_schema() -> Value {
             "rollback_risk": {"type": "number", "minimum": 0, "maximum": 1},
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{PROMPTS, RolePrompts};
+
+    /// Every request of a plan repeats them.
+    #[test]
+    fn the_instructions_of_a_phase_stay_small() {
+        let size = |wanted: &str| {
+            let found = PROMPTS.iter().find(|(name, _)| *name == wanted);
+            found.map_or(0, |(_, text)| text.len())
+        };
+        for phase in ["strategist", "executor", "fix", "reviewer", "estimator"] {
+            let whole = size("base") + size(phase);
+            assert!(whole <= 5_000, "base and {phase} have {whole} bytes");
+        }
+    }
+
+    #[test]
+    fn a_project_comes_before_the_home_and_links_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (home, project) = (folder.path().join("home"), folder.path().join("project"));
+        let write = |folder: &Path, name: &str, text: &str| {
+            std::fs::create_dir_all(folder).expect("a folder");
+            std::fs::write(folder.join(name), text).expect("a file");
+        };
+        let own = project.join(".cleveragents/prompts");
+        write(&home.join("prompts"), "base.md", "of the home");
+        write(&home.join("prompts"), "fix.md", "of the home");
+        write(&own, "base.md", "of the project: {{ context.secret }}\n");
+        write(&own, "executor.md", " \n");
+        write(folder.path(), "secret.md", "secret");
+        std::os::unix::fs::symlink(folder.path().join("secret.md"), own.join("reviewer.md"))
+            .expect("a link");
+        write(&own, "strategist.md", &"x".repeat(70 << 10));
+        let prompts = RolePrompts::read(&home, &[project.as_path()]);
+        assert_eq!(prompts.text("base"), "of the project: {{ context.secret }}");
+        assert_eq!(prompts.text("fix"), "of the home");
+        for name in ["executor", "reviewer", "strategist"] {
+            assert!(prompts.text(name).contains("Phase") || prompts.text(name).contains("review"));
+        }
+        // Nothing is read through a linked folder.
+        let linked = folder.path().join("linked");
+        std::fs::create_dir(&linked).expect("a folder");
+        std::os::unix::fs::symlink(project.join(".cleveragents"), linked.join(".cleveragents"))
+            .expect("a link");
+        let prompts = RolePrompts::read(&home, &[linked.as_path()]);
+        assert_eq!(prompts.text("base"), "of the home");
+    }
 }

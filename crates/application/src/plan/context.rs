@@ -1,14 +1,14 @@
 //! [`PlanExecutionContext`]: the changesets of one plan run.
 //!
-//! A change is recorded through the handle of the changeset its caller opened, so it can land in no
-//! other, whatever other threads do. Under a lease every write carries the fencing token: a run that
-//! lost its lease can record nothing any more.
+//! A change is recorded through the handle of the changeset that its caller opened, so concurrent
+//! threads cannot mix their changes. Under a lease every write carries the fencing token: a run
+//! that lost its lease cannot record anything.
 
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    ChangeEntry, Changeset, ChangesetId, Code, Diagnose, EntryNumber, LeaseSubject, LeaseToken,
-    NewChange, PlanId,
+    ChangeEntry, Changeset, ChangesetId, Code, Diagnose, EntryNumber, Hint, LeaseSubject,
+    LeaseToken, NewChange, PlanId,
 };
 use cleveragents_store::{Engine, changesets, leases, plans};
 use serde_json::{Value, json};
@@ -16,19 +16,19 @@ use serde_json::{Value, json};
 use super::registry::{Ledger, Registry};
 use crate::lease::HeldLease;
 
-/// Why a plan run cannot record.
+/// Why a change cannot be recorded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
-    /// Nothing is open to record into.
+    /// No changeset is open.
     #[error("No active changeset. Call start_changeset() first.")]
     NoActiveChangeset,
-    /// The changeset takes no more entries.
+    /// The changeset is closed.
     #[error("changeset {0} is closed")]
     Closed(ChangesetId),
-    /// There is no such changeset.
+    /// The changeset does not exist.
     #[error("changeset {0} does not exist")]
     ChangesetNotFound(ChangesetId),
-    /// There is no such plan.
+    /// The plan does not exist.
     #[error("plan {0} does not exist")]
     PlanNotFound(PlanId),
     /// The store failed.
@@ -47,10 +47,10 @@ impl Diagnose for ContextError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::NoActiveChangeset | Self::Closed(_) => {
-                Some("open a changeset with start_changeset()".to_owned())
+                Some("open a changeset with start_changeset()".into())
             }
             Self::Store(error) => error.hint(),
             Self::ChangesetNotFound(_) | Self::PlanNotFound(_) => None,
@@ -67,7 +67,7 @@ impl Diagnose for ContextError {
     }
 }
 
-/// The store as the registry sees it.
+/// The store as a [`Ledger`](super::registry::Ledger).
 struct StoreLedger {
     engine: Arc<Engine>,
     plan: PlanId,
@@ -119,7 +119,7 @@ impl StoreLedger {
     }
 }
 
-/// The changesets of one plan run. Cheap to clone; all clones are one context.
+/// The changesets of one plan run. Cheap to clone; all clones share one context.
 #[derive(Clone)]
 pub struct PlanExecutionContext {
     registry: Arc<Registry<StoreLedger>>,
@@ -165,12 +165,12 @@ impl PlanExecutionContext {
         })
     }
 
-    /// The plan this is a run of.
+    /// The plan of this run.
     pub fn plan(&self) -> PlanId {
         self.registry.ledger().plan
     }
 
-    /// Stores a new changeset and gives the handle through which changes are recorded in it.
+    /// Stores a new changeset and returns the handle that records changes in it.
     pub fn start_changeset(&self) -> Result<OpenChangeset, ContextError> {
         let id = self.registry.start()?;
         Ok(OpenChangeset {
@@ -189,12 +189,12 @@ impl PlanExecutionContext {
             .ok_or(ContextError::NoActiveChangeset)
     }
 
-    /// The changesets this run opened and did not close yet, most recent last.
+    /// The changesets that this run opened and has not closed yet, most recent last.
     pub fn active_changesets(&self) -> Vec<ChangesetId> {
         self.registry.active()
     }
 
-    /// Every changeset of the plan, of earlier runs and other processes too.
+    /// Every changeset of the plan, also of earlier runs and other processes.
     pub fn changesets(&self) -> Result<Vec<Changeset>, ContextError> {
         let ledger = self.registry.ledger();
         Ok(ledger
@@ -218,7 +218,7 @@ impl PlanExecutionContext {
     }
 }
 
-/// An open changeset: the only thing that records into it. Closing consumes it.
+/// An open changeset. Only this handle records into it; closing consumes it.
 pub struct OpenChangeset {
     id: ChangesetId,
     registry: Arc<Registry<StoreLedger>>,
@@ -230,7 +230,7 @@ impl OpenChangeset {
         self.id
     }
 
-    /// Records a change here and nowhere else.
+    /// Records a change in this changeset.
     pub fn record(&self, change: &NewChange) -> Result<EntryNumber, ContextError> {
         self.registry
             .ledger()
@@ -238,7 +238,7 @@ impl OpenChangeset {
             .ok_or(ContextError::Closed(self.id))
     }
 
-    /// Completes the changeset. It takes no more entries from anyone.
+    /// Completes the changeset. It accepts no more entries.
     pub fn close(self) -> Result<Changeset, ContextError> {
         let closed = self.registry.ledger().close(self.id)?;
         self.registry.forget(self.id);

@@ -1,57 +1,59 @@
-//! Why something cannot be done with a plan.
+//! [`PlanError`]: why an operation on a plan fails.
 
-use cleveragents_domain::{Code, Diagnose, PlanId, PlanStage, Waiting};
+use cleveragents_domain::{
+    Code, Diagnose, Hint, Placeholder, PlanId, PlanStage, Waiting, hint, suggest,
+};
 use cleveragents_tools::ports::PortError;
 use serde_json::{Value, json};
 
 use crate::lease::LeaseError;
 use crate::sandbox::SandboxError;
 
-/// Why something cannot be done with a plan.
+/// Why an operation on a plan fails.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The plan is not where this could be done.
+    /// The operation is not possible in the stage of the plan.
     #[error("the plan {plan} is {stage}: {reason}")]
     NotReady {
         /// The plan.
         plan: PlanId,
-        /// Where it is.
+        /// Its stage.
         stage: PlanStage,
-        /// Why this cannot be done there.
+        /// Why the stage does not allow it.
         reason: String,
-        /// What can be done.
-        hint: String,
+        /// The recovery that the user can choose instead.
+        hint: Hint,
     },
-    /// Somebody else works on it.
+    /// Another process works on it.
     #[error("the plan {plan} is being worked on by {owner}")]
     Busy {
         /// The plan.
         plan: PlanId,
-        /// By whom.
+        /// The process that works on it.
         owner: String,
     },
-    /// It waits for a person.
+    /// It waits for the user.
     #[error("the plan {plan} waits for {}", .waiting.sentence())]
     Waits {
         /// The plan.
         plan: PlanId,
-        /// For what.
+        /// The reason for the wait.
         waiting: Box<Waiting>,
     },
-    /// One of the checks before the beginning failed.
-    #[error("the plan {plan} cannot begin: {}", .failed.join("; "))]
+    /// A check before the start failed.
+    #[error("the plan {plan} cannot start: {}", .failed.join("; "))]
     Preflight {
         /// The plan.
         plan: PlanId,
-        /// What is not as it must be.
+        /// The failed checks.
         failed: Vec<String>,
     },
-    /// An invariant stands in the way.
-    #[error("an invariant stands in the way of the plan {plan}: {reason}")]
+    /// An invariant forbids it.
+    #[error("the plan {plan} violates an invariant: {reason}")]
     Invariant {
         /// The plan.
         plan: PlanId,
-        /// Which, and how.
+        /// Which invariant, and how.
         reason: String,
     },
     /// A phase failed.
@@ -59,68 +61,69 @@ pub enum PlanError {
     Failed {
         /// The plan.
         plan: PlanId,
-        /// Where it is now.
+        /// Its stage now.
         stage: PlanStage,
-        /// Why.
+        /// The reason.
         message: String,
-        /// What can be done.
-        hint: String,
+        /// The recovery that the user can choose.
+        hint: Hint,
     },
-    /// Validations stand in the way.
+    /// Required validations have not passed.
     #[error("the plan {plan} cannot be applied: {}", .reasons.join("; "))]
     Constrained {
         /// The plan.
         plan: PlanId,
-        /// Which, and why.
+        /// The validations, each with its reason.
         reasons: Vec<String>,
     },
     /// It changed nothing.
     #[error("the plan {0} changed nothing, so there is nothing to apply")]
     NothingToApply(PlanId),
-    /// It was stopped.
-    #[error("the plan {plan} was {}", if *.is_over { "cancelled" } else { "interrupted; what was done is kept" })]
+    /// The user or a signal stopped it.
+    #[error("the plan {plan} was {}", if *.is_over { "cancelled" } else { "interrupted; completed \
+    work is kept" })]
     Stopped {
         /// The plan.
         plan: PlanId,
-        /// Whether for good.
+        /// Whether it was cancelled, not only interrupted.
         is_over: bool,
     },
-    /// It went back to its strategy as often as it may.
-    #[error("the plan {plan} went back to its strategy {limit} times, which is the most")]
+    /// It reached the limit of strategy revisions.
+    #[error("the plan {plan} reached the limit of {limit} strategy revisions")]
     ReversionLimit {
         /// The plan.
         plan: PlanId,
-        /// How often it may.
+        /// The maximum number of revisions.
         limit: u64,
     },
-    /// Its strategy, as somebody changed it, is none.
+    /// The edited strategy cannot be parsed.
     #[error("the strategy cannot be read{}: {message}", .line.map(|line| format!(" (line {line})")).unwrap_or_default())]
     Strategy {
-        /// Why.
+        /// The reason.
         message: String,
-        /// Where.
+        /// The line of the fault.
         line: Option<usize>,
     },
-    /// It cannot be taken back, or forward again.
-    #[error("the plan {plan} cannot be taken {way}: {reason}")]
+    /// It cannot be rolled back, or the rollback cannot be undone.
+    #[error("the plan {plan} cannot be {way}: {reason}")]
     Rollback {
         /// The plan.
         plan: PlanId,
-        /// `back` or `forward again`.
+        /// `rolled back` or `redone`.
         way: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The project links nothing.
+    /// The project links no resource.
     #[error("the project `{0}` links no resource")]
     EmptyProject(String),
-    /// There is no such plan.
+    /// The plan does not exist.
     #[error("the plan {0} does not exist")]
     NotFound(PlanId),
-    /// A text is empty or too long, or an option does not fit.
+    /// A text is empty or too long, or an option is invalid.
     #[error("{0}")]
     Usage(String),
-    /// Something that plans are driven with failed.
+    /// A dependency of the plan runner failed.
     #[error(transparent)]
     World(PortError),
     /// The sandbox failed.
@@ -136,7 +139,7 @@ pub enum PlanError {
 
 impl PlanError {
     /// A failure of another part of the program.
-    pub fn of(error: impl Diagnose + Send + Sync + 'static) -> Self {
+    pub fn from_service(error: impl Diagnose + Send + Sync + 'static) -> Self {
         Self::World(PortError::new(error))
     }
 }
@@ -165,7 +168,7 @@ impl Diagnose for PlanError {
             Self::NotReady { .. } => Code::PlanNotReady,
             Self::Busy { .. } => Code::PlanBusy,
             Self::Waits { waiting, .. } => match **waiting {
-                Waiting::Doubt { .. } => Code::StepInDoubt,
+                Waiting::UnknownOutcome { .. } => Code::StepOutcomeUnknown,
                 _ => Code::PlanWaiting,
             },
             Self::Preflight { .. } => Code::PreflightFailed,
@@ -187,63 +190,87 @@ impl Diagnose for PlanError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::NotReady { hint, .. } | Self::Failed { hint, .. } => Some(hint.clone()),
-            Self::Busy { plan, .. } => Some(format!(
-                "watch it with `agents plan status {plan}` or `agents plan wait {plan}`, or stop it with \
-                 `agents plan cancel {plan}`"
+            Self::Busy { plan, .. } => Some(hint!(
+                "watch it with {} or {}, or stop it with {}",
+                suggest::plan_status(plan),
+                suggest::plan_wait(plan),
+                suggest::plan_cancel(plan)
             )),
             Self::Waits { plan, waiting } => Some(match **waiting {
-                Waiting::Gate { .. } | Waiting::Call { .. } => format!(
-                    "`agents plan approve {plan}` or `agents plan reject {plan}`, then `agents plan execute {plan}`"
+                Waiting::Gate { .. } | Waiting::Call { .. } => hint!(
+                    "{} or {}, then {}",
+                    suggest::plan_approve(plan),
+                    suggest::plan_reject(plan),
+                    suggest::plan_execute(plan)
                 ),
-                Waiting::Question { .. } => format!(
-                    "`agents plan approve {plan} --answer TEXT`, then `agents plan execute {plan}`"
+                Waiting::Question { .. } => hint!(
+                    "{}, then {}",
+                    suggest::plan_approve_with_answer(plan, Placeholder("TEXT")),
+                    suggest::plan_execute(plan)
                 ),
-                Waiting::Doubt { .. } => format!(
-                    "`agents plan execute {plan} --redo` makes it again, `--skip` takes it for done"
+                Waiting::UnknownOutcome { .. } => hint!(
+                    "{} retries it, `{}` assumes it done",
+                    suggest::plan_execute_redo(plan),
+                    suggest::plan_skip().only_arguments()
                 ),
-                Waiting::Guidance { .. } => {
-                    format!("`agents plan prompt {plan} TEXT`, then `agents plan execute {plan}`")
-                }
+                Waiting::Guidance { .. } => hint!(
+                    "{}, then {}",
+                    suggest::plan_prompt(plan, Placeholder("TEXT")),
+                    suggest::plan_execute(plan)
+                ),
             }),
             Self::Preflight { plan, .. } => {
-                Some(format!("mend that and run `agents plan execute {plan}`"))
+                Some(hint!("fix that and run {}", suggest::plan_execute(plan)))
             }
-            Self::Invariant { plan, .. } => Some(format!(
-                "remove one of them with `agents invariant remove ID`: `agents invariant list` shows the ids; then \
-                 `agents plan execute {plan}`"
+            Self::Invariant { plan, .. } => Some(hint!(
+                "leave one of them out with {}: {} shows the ids; then {}",
+                suggest::invariant_remove(Placeholder("ID")),
+                suggest::invariant_list(),
+                suggest::plan_execute(plan)
             )),
-            Self::Constrained { plan, .. } => Some(format!(
-                "`agents plan status {plan}` shows them; let the plan mend it with `agents plan prompt {plan} TEXT` \
-                 and `agents plan execute {plan}`, or go back with `agents plan revert {plan}`"
+            Self::Constrained { plan, .. } => Some(hint!(
+                "{} shows them; let the plan fix them with {} and {}, or go back with {}",
+                suggest::plan_status(plan),
+                suggest::plan_prompt(plan, Placeholder("TEXT")),
+                suggest::plan_execute(plan),
+                suggest::plan_revert(plan)
             )),
-            Self::NothingToApply(plan) => Some(format!(
-                "`agents plan apply {plan} --allow-empty` ends it as applied all the same"
+            Self::NothingToApply(plan) => Some(hint!(
+                "{} completes it as applied anyway",
+                suggest::plan_apply_empty(plan)
             )),
             Self::Stopped {
                 plan,
                 is_over: false,
-            } => Some(format!("go on with `agents plan execute {plan}`")),
-            Self::Stopped { is_over: true, .. } => {
-                Some("make a new one with `agents plan use ACTION PROJECT`".to_owned())
-            }
-            Self::ReversionLimit { .. } => {
-                Some("make a new plan with `agents plan use ACTION PROJECT`".to_owned())
-            }
-            Self::Strategy { .. } => Some(
-                "`agents plan show PLAN --as markdown` prints the present one in the right form"
-                    .to_owned(),
-            ),
-            Self::Rollback { plan, .. } => Some(format!(
-                "`agents plan checkpoint list {plan}` shows to what it can be taken back"
+            } => Some(hint!("resume it with {}", suggest::plan_execute(plan))),
+            Self::Stopped { is_over: true, .. } => Some(hint!(
+                "create a new one with {}",
+                suggest::plan_use(Placeholder("ACTION"), Placeholder("PROJECT"))
             )),
-            Self::EmptyProject(project) => Some(format!(
-                "link one: `agents project link-resource {project} RESOURCE`"
+            Self::ReversionLimit { .. } => Some(hint!(
+                "create a new plan with {}",
+                suggest::plan_use(Placeholder("ACTION"), Placeholder("PROJECT"))
             )),
-            Self::NotFound(_) => Some("`agents plan list` shows what there is".to_owned()),
-            Self::Usage(_) => Some("`agents help plan` shows how plans are worked with".to_owned()),
+            Self::Strategy { .. } => Some(hint!(
+                "{} prints the current one in the right form",
+                suggest::plan_show_as(Placeholder("PLAN"), "markdown")
+            )),
+            Self::Rollback { plan, .. } => Some(hint!(
+                "{} lists the checkpoints",
+                suggest::plan_checkpoint_list(plan)
+            )),
+            Self::EmptyProject(project) => Some(hint!(
+                "link one: {}",
+                suggest::project_link_resource(project, Placeholder("RESOURCE"))
+            )),
+            Self::NotFound(_) => Some(hint!("{} lists the plans", suggest::plan_list())),
+            Self::Usage(_) => Some(hint!(
+                "{} lists the commands for plans",
+                suggest::plan_help()
+            )),
             Self::World(error) => error.hint(),
             Self::Sandbox(error) => error.hint(),
             Self::Lease(error) => error.hint(),
@@ -262,9 +289,9 @@ impl Diagnose for PlanError {
             Self::Constrained { plan, reasons } => json!({
                 "plan_id": plan, "reasons": reasons,
                 "recovery_options": [
-                    format!("agents plan prompt {plan} TEXT"),
-                    format!("agents plan execute {plan}"),
-                    format!("agents plan revert {plan}"),
+                    suggest::plan_prompt(plan, Placeholder("TEXT")),
+                    suggest::plan_execute(plan),
+                    suggest::plan_revert(plan),
                 ],
             }),
             Self::Invariant { plan, .. }

@@ -1,109 +1,96 @@
-//! Gates: whether a plan goes on by itself.
+//! [`AutomationGates`]: whether a plan may continue without the user.
 
 use cleveragents_domain::{
-    AutomationGate, Confidence, ConfidenceInputs, GateAction, LeaseSubject, Plan, PlanId, Waiting,
+    AnswerVerdict, AutomationGate, Confidence, ConfidenceInputs, GateAction, Plan, PlanId,
+    ValidationMode, Waiting,
 };
 use cleveragents_store::{Error, Reader, decisions, leases, plan_steps, plans};
 
 use super::error::PlanError;
-use super::service::PlanService;
+use super::plan_store::{PlanStore, subject};
+use super::requirements::PlanRequirements;
 use crate::process::current_owner;
 
-/// By what the answer to a gate is found again.
-pub(super) fn subject(gate: AutomationGate, plan: &Plan) -> String {
+/// The subject under which the answer to a gate is stored.
+pub(super) fn gate_subject(gate: AutomationGate, plan: &Plan) -> String {
     format!("gate/{}/{}", gate.as_str(), plan.attempt)
 }
 
-/// What a gate says.
-pub(super) enum Passage {
-    /// The plan goes on.
+/// The decision of a gate.
+pub(super) enum GateOutcome {
+    /// The plan continues.
     Open,
-    /// A person said no.
-    Closed(Option<String>),
-    /// A person has to say something.
-    Asks(Waiting),
+    /// The user rejected it, with an optional reason.
+    Rejected(Option<String>),
+    /// The user has to approve it.
+    NeedsApproval(Waiting),
 }
 
-impl PlanService {
-    /// How sure the program can be of a plan, from what is stored.
-    pub fn confidence(&self, plan: &Plan) -> Result<Confidence, PlanError> {
-        let validations = self.validations_in_effect(plan)?;
+impl GateOutcome {
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+}
+
+/// The gates of automation profiles. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct AutomationGates {
+    pub(super) store: PlanStore,
+    pub(super) requirements: PlanRequirements,
+}
+
+impl AutomationGates {
+    /// Computes the confidence in a plan from stored records.
+    pub(super) fn confidence(&self, plan: &Plan) -> Result<Confidence, PlanError> {
+        let validations = self.requirements.validations_in_effect(plan)?;
         let required = validations
             .iter()
-            .filter(|one| one.validation.mode == cleveragents_domain::ValidationMode::Required)
+            .filter(|one| one.validation.mode == ValidationMode::Required)
             .count();
-        let reconciled = self.reconciled(plan)?;
-        let mut inputs = self.engine.read(|reader| self.known_of(reader, plan))?;
+        let reconciled = self.requirements.reconciled(plan)?;
+        let mut inputs = self.store.read(|reader| stored_inputs(reader, plan))?;
         inputs.validations = required as u64;
         inputs.invariants = reconciled.effective.len() as u64;
         inputs.unresolved = reconciled.unresolved.len() as u64;
-        Ok(Confidence::of(&inputs))
+        Ok(Confidence::compute(&inputs))
     }
 
-    #[expect(clippy::unused_self, reason = "a part of the method above")]
-    fn known_of(&self, reader: &mut dyn Reader, plan: &Plan) -> Result<ConfidenceInputs, Error> {
-        let (succeeded, ended) = plans::record_of_action(reader, &plan.action)?;
-        let mut familiarity = u64::MAX;
-        for project in &plan.made_with.projects {
-            familiarity = familiarity.min(plans::record_of_project(reader, &project.name)?.0);
-        }
-        let decided = decisions::of_plan(reader, plan.id)?;
-        let lowest = decided
-            .iter()
-            .filter(|decision| decision.holds())
-            .filter_map(|decision| decision.said.confidence)
-            .min_by(f64::total_cmp);
-        let strategy = plan.strategy.as_ref();
-        Ok(ConfidenceInputs {
-            succeeded,
-            ended,
-            familiarity: if familiarity == u64::MAX {
-                0
-            } else {
-                familiarity
-            },
-            files: strategy
-                .map(|strategy| strategy.files().len() as u64)
-                .filter(|count| *count > 0),
-            risk: strategy.and_then(|strategy| strategy.risk),
-            decision_confidence: lowest,
-            ..ConfidenceInputs::default()
-        })
-    }
-
-    /// Whether a plan passes a gate: because a person said so, or because it is sure enough.
-    pub(super) fn pass(
+    /// Whether a plan passes a gate: because the user approved it, or because its confidence
+    /// reaches the threshold of its profile.
+    pub(super) fn check(
         &self,
         plan: &Plan,
         gate: AutomationGate,
         opens: GateAction,
-    ) -> Result<Passage, PlanError> {
+    ) -> Result<GateOutcome, PlanError> {
         let threshold = plan.made_with.profile.snapshot.thresholds.threshold(gate);
-        self.pass_at(plan, gate, opens, threshold)
+        self.check_at(plan, gate, opens, threshold)
     }
 
-    /// Whether a plan passes a gate with this threshold, whatever that of its profile is.
-    pub(super) fn pass_at(
+    /// The same with a given threshold instead of that of the profile.
+    pub(super) fn check_at(
         &self,
         plan: &Plan,
         gate: AutomationGate,
         opens: GateAction,
         threshold: f64,
-    ) -> Result<Passage, PlanError> {
-        if let Some(answer) = self.taken_answer(plan.id, subject(gate, plan))? {
-            return Ok(match answer.verdict.as_str() {
-                "approved" => Passage::Open,
-                _ => Passage::Closed(answer.answer),
+    ) -> Result<GateOutcome, PlanError> {
+        if let Some(answer) = self.take_answer(plan.id, gate_subject(gate, plan))? {
+            return Ok(match answer.verdict {
+                AnswerVerdict::Approved => GateOutcome::Open,
+                AnswerVerdict::Rejected | AnswerVerdict::Answered => {
+                    GateOutcome::Rejected(answer.answer)
+                }
             });
         }
         if threshold <= 0.0 {
-            return Ok(Passage::Open);
+            return Ok(GateOutcome::Open);
         }
         let confidence = self.confidence(plan)?;
         if confidence.passes(threshold) {
-            return Ok(Passage::Open);
+            return Ok(GateOutcome::Open);
         }
-        Ok(Passage::Asks(Waiting::Gate {
+        Ok(GateOutcome::NeedsApproval(Waiting::Gate {
             gate,
             opens,
             confidence,
@@ -111,15 +98,43 @@ impl PlanService {
         }))
     }
 
-    fn taken_answer(
+    fn take_answer(
         &self,
         plan: PlanId,
-        subject: String,
+        answer_subject: String,
     ) -> Result<Option<plan_steps::PlanAnswer>, PlanError> {
-        Ok(self.engine.write(move |unit| {
-            // Whoever drives the plan now is to find the answer, not an owner that was displaced.
-            leases::require_owner(unit, &LeaseSubject::new("plan", plan), &current_owner())?;
-            plan_steps::take_answer(unit, plan, &subject)
-        })?)
+        self.store.write(move |unit| {
+            // Consumed under the lease: a process that lost the lease cannot use the answer.
+            leases::require_owner(unit, &subject(plan), &current_owner())?;
+            Ok(plan_steps::take_answer(unit, plan, &answer_subject)?)
+        })
     }
+}
+
+/// The stored inputs of the confidence.
+fn stored_inputs(reader: &mut dyn Reader, plan: &Plan) -> Result<ConfidenceInputs, Error> {
+    let (succeeded, ended) = plans::record_of_action(reader, &plan.action)?;
+    let mut familiarity = None;
+    for project in &plan.made_with.projects {
+        let (applied, _) = plans::record_of_project(reader, &project.name)?;
+        familiarity = Some(familiarity.map_or(applied, |least: u64| least.min(applied)));
+    }
+    let decided = decisions::of_plan(reader, plan.id)?;
+    let lowest = decided
+        .iter()
+        .filter(|decision| decision.holds())
+        .filter_map(|decision| decision.said.confidence)
+        .min_by(f64::total_cmp);
+    let strategy = plan.strategy.as_ref();
+    Ok(ConfidenceInputs {
+        succeeded,
+        ended,
+        familiarity: familiarity.unwrap_or_default(),
+        files: strategy
+            .map(|strategy| strategy.files().len() as u64)
+            .filter(|count| *count > 0),
+        risk: strategy.and_then(|strategy| strategy.risk),
+        decision_confidence: lowest,
+        ..ConfidenceInputs::default()
+    })
 }

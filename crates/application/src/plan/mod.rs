@@ -1,59 +1,62 @@
-//! Plans: made from actions, thought out, carried out in a sandbox, judged, and applied.
+//! Plans: created from actions, strategized, executed in a sandbox, validated, and applied.
 //!
-//! [`PlanService`] makes plans ([`make`]) and lets people have a say ([`say`]); [`drive`] takes them from stage to stage through
-//! [`strategize`], [`execute`], [`validate`] and [`apply`]; [`rollback`] takes them back and forward again.
-//! [`PlanBook`] looks up what is known of them; [`PlanExecutionContext`] records the changes of a plan run.
+//! [`PlanService`] is the entry point of front ends. It creates plans ([`create`]), changes them
+//! for the user ([`control`]) and rolls them back ([`rollback`]). [`runner`] runs them through the
+//! phases [`strategize`], [`execute`] (with [`validate`]) and [`apply`], each a struct of its
+//! dependencies. [`PlanQueries`] reads; [`PlanExecutionContext`] records the changes of a plan run.
 
+mod actor_runner;
 mod apply;
-mod apply_preconditions;
 mod approver;
-mod book;
 mod built_in;
+mod call_actor;
 mod context;
 mod control;
-mod deterministic;
-mod draw;
-mod drive;
+mod create;
+mod decision;
+mod digest;
 mod error;
 mod execute;
-mod failed_check;
+mod failure;
+mod front_end;
 mod gates;
-mod ground;
-mod lookup;
-mod make;
-mod observer;
 pub mod operations;
+mod plan_store;
 mod policy;
-mod queue;
+mod progress;
+mod prompt;
+mod query;
 mod registry;
+mod report;
+mod requirements;
 mod rollback;
-mod rules;
+mod runner;
 mod service;
 mod snapshot;
 mod strategize;
-mod strategy_parser;
-mod uses;
+mod thread;
 mod validate;
+mod workspace;
 
-pub use book::{
-    Alternative, BookError, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree,
-    Explanation, FileChange, Hunk, Impact, PhaseProgress, PlanBook, PlanCandidate, PlanChanges,
-    PlanGuard, PlanQuery, PlanStatus, PlanTrouble, ProgressState, Spent, TreeOptions, TreeSummary,
-    Trouble, TroubleKind, checkpoint_name, told, waiting_commands,
-};
 pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };
+pub use call_actor::calling_actor;
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
-pub use drive::calling_actor;
+pub use control::{PlanQueue, QueueEntry, SERVER_LEASE, ServerClaim};
 pub use error::PlanError;
-pub use failed_check::FailedCheck;
-pub use lookup::PlanLookup;
-pub use observer::{PlanFrontEnd, PlanWatcher};
+pub use front_end::PlanFrontEnd;
 pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
-pub use queue::{PlanQueue, Queued, SERVER_LEASE, Served};
+pub use query::{
+    Alternative, ChangeStatus, CorrectionImpact, DecisionNode, DecisionTree, Explanation,
+    FileChange, Hunk, Impact, LimitUsage, PhaseProgress, PlanCandidate, PlanChanges, PlanFailure,
+    PlanFailureKind, PlanFailures, PlanGuard, PlanListQuery, PlanLookup, PlanQueries,
+    PlanQueryError, PlanStatus, ProgressState, TreeOptions, TreeSummary, checkpoint_name,
+    describe_event,
+};
+pub(crate) use query::{PlanDependency, active_plans_using, finish_hint};
 pub use rollback::{PlanRollbackPreview, PlanRolledBack};
 pub use service::{
     DefaultActors, DriveOptions, KeptVariables, PlanDefaults, PlanService, UseAction,
 };
-pub(crate) use uses::{Used, active_plans_using, hint_to_end};
+pub use validate::FailedCheck;

@@ -1,21 +1,21 @@
-//! Which changesets of a plan run are open, most recent last.
+//! The open changesets of a plan run, most recent last.
 //!
-//! The ledger (the store) is the truth: it numbers entries and refuses a closed changeset in the
-//! statement that writes. This list only remembers which changeset is the most recent one for
-//! callers that have no handle. Its lock is never held while the ledger works: when the chosen
-//! changeset turns out to be closed, the next most recent is tried.
+//! The ledger (the store) is authoritative: it numbers entries and refuses a closed changeset in
+//! the statement that writes. This list only remembers the most recent changeset for callers
+//! without a handle. Its lock is never held during a ledger call: when the chosen changeset turns
+//! out to be closed, the next most recent is tried.
 
 use super::super::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where changesets and entries are kept.
+/// Stores changesets and entries.
 pub(crate) trait Ledger {
-    /// Names a changeset.
+    /// Identifies a changeset.
     type Id: Copy + PartialEq;
-    /// What is recorded.
+    /// A recorded change.
     type Change;
-    /// What the ledger answers to a recorded change.
+    /// The ledger's receipt for a recorded change.
     type Number;
-    /// Why the ledger cannot answer.
+    /// The error of the ledger.
     type Error;
 
     /// Stores a new, open changeset.
@@ -29,7 +29,7 @@ pub(crate) trait Ledger {
     ) -> Result<Option<Self::Number>, Self::Error>;
 }
 
-/// Where a change was recorded.
+/// The changeset and the receipt of a recorded change.
 type Place<L> = (<L as Ledger>::Id, <L as Ledger>::Number);
 
 /// The open changesets of one plan run.
@@ -74,7 +74,7 @@ impl<L: Ledger> Registry<L> {
         }
     }
 
-    /// Takes a closed changeset off the list.
+    /// Removes a closed changeset from the list.
     pub(crate) fn forget(&self, id: L::Id) {
         self.list().retain(|open| *open != id);
     }

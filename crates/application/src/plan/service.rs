@@ -1,114 +1,118 @@
-//! [`PlanService`]: drives plans, and says what holds for them: invariants, validations, targets, safety.
+//! [`PlanService`]: the plans of a database, for front ends. It connects the parts of this module:
+//! creation, control, rollback, and the runner with its phases.
 
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AutomationGuard, AutomationProfile, LeaseSubject, MadeWith, MicroUsd, Plan, PlanId, PlanPhase,
-    ProjectId, Reconciled, ResourceId, Ttl,
+    MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase, hint, suggest,
 };
 use cleveragents_sandbox::Landing;
 use cleveragents_store::{Engine, plans};
-use cleveragents_tools::{AllowList, Guards, SafetyProfile, ToolPattern};
 
-use super::drive::Drive;
+use super::actor_runner::PlanActorRunner;
+use super::apply::ApplyPhase;
+use super::control::{PlanControl, QueueEntry};
+use super::create::PlanCreation;
 use super::error::PlanError;
-use super::observer::PlanFrontEnd;
+use super::execute::ExecutePhase;
+use super::front_end::PlanFrontEnd;
+use super::gates::AutomationGates;
+use super::plan_store::PlanStore;
 use super::policy::SandboxPolicy;
+use super::progress::PlanProgress;
+use super::requirements::PlanRequirements;
+use super::rollback::{PlanRollback, PlanRollbackPreview, PlanRolledBack};
+use super::runner::PlanRunner;
+use super::snapshot::DecisionSnapshots;
+use super::strategize::StrategizePhase;
+use super::validate::ValidatePhase;
+use super::workspace::PlanWorkspaces;
 use crate::action::ActionService;
 use crate::automation::AutomationService;
-use crate::invariant::{ActionRules, EffectiveQuery, InvariantService};
-use crate::lease::{HeldLease, LeaseError, LeaseService};
 use crate::project::ProjectService;
-use crate::resource::ResourceService;
 use crate::run::{RunService, UnknownOutcome};
 use crate::runtime::AgentRuntime;
-use crate::sandbox::{SandboxService, Target};
+use crate::sandbox::SandboxService;
 use crate::session::SessionService;
-use crate::validation::{InEffect, ValidationService};
 use crate::watch::Watch;
 
-/// Variables that files ask for.
+/// Environment variables that definitions refer to.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Whom and what plans have when nobody names another.
+/// The defaults of plans whose request and action name no other.
 #[derive(Debug, Clone, Default)]
 pub struct PlanDefaults {
     /// The automation profile.
     pub profile: String,
-    /// Actors, as the configuration names them.
+    /// The actors.
     pub actors: DefaultActors,
 }
 
-/// The actors of the configuration.
+/// Actors by role, as a configuration or a request names them.
 #[derive(Debug, Clone, Default)]
 pub struct DefaultActors {
-    /// Thinks plans out.
+    /// Makes strategies.
     pub strategy: Option<String>,
-    /// Carries plans out.
+    /// Executes steps.
     pub execution: Option<String>,
-    /// Says what plans will take.
+    /// Estimates effort and cost.
     pub estimation: Option<String>,
-    /// Brings invariants together.
+    /// Checks strategies against invariants.
     pub invariant: Option<String>,
-    /// Judges results.
+    /// Reviews results.
     pub review: Option<String>,
 }
 
-/// A plan to be made.
+/// A plan to be created.
 #[derive(Debug, Clone, Default)]
 pub struct UseAction {
     /// The action.
     pub action: String,
-    /// The values of its arguments.
+    /// Its arguments, as name and value.
     pub arguments: Vec<(String, String)>,
     /// The projects.
     pub projects: Vec<String>,
-    /// The automation profile, when the person names one.
+    /// The automation profile; otherwise that of the action, a project or the configuration.
     pub profile: Option<String>,
-    /// Actors that the person names.
+    /// Actors; otherwise those of the action or the configuration.
     pub actors: DefaultActors,
-    /// What the plan must keep true, beside all else.
+    /// Invariants of this plan alone.
     pub invariants: Vec<String>,
-    /// The most it may cost.
+    /// The cost limit.
     pub max_cost: Option<MicroUsd>,
-    /// Whether it may only look, whatever the action says.
+    /// Whether it is read-only, whatever the action states.
     pub read_only: bool,
 }
 
-/// How a plan is driven.
+/// How a plan is run.
 #[derive(Debug, Clone, Default)]
 pub struct DriveOptions {
-    /// The phase that a person asks for. Gates before others hold.
+    /// The requested phase. The gates before other phases apply.
     pub consent: Option<PlanPhase>,
-    /// What to do about a call of which nobody knows whether it was done.
+    /// What to do about tool calls whose outcome is unknown.
     pub unknown_outcome: UnknownOutcome,
-    /// How the result arrives on a branch.
+    /// How the result is applied to a branch.
     pub landing: Landing,
     /// The message of the commit.
     pub message: Option<String>,
-    /// Whether a plan that changed nothing may be applied.
+    /// Whether a plan without changes may be applied.
     pub allow_empty: bool,
 }
 
-/// Makes and drives plans. Cheap to clone.
+/// Environment variables that definitions refer to, shared.
+pub type KeptVariables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Creates, changes and runs plans. Cheap to clone.
 #[derive(Clone)]
 pub struct PlanService {
-    pub(super) engine: Arc<Engine>,
-    pub(super) sandboxes: SandboxService,
-    pub(super) runs: RunService,
-    pub(super) leases: LeaseService,
-    pub(super) projects: ProjectService,
-    pub(super) resources: ResourceService,
-    pub(super) actions: ActionService,
-    pub(super) invariants: InvariantService,
-    pub(super) automation: AutomationService,
-    pub(super) validations: ValidationService,
-    pub(super) policy: SandboxPolicy,
-    variables: KeptVariables,
+    store: PlanStore,
+    runs: RunService,
+    requirements: PlanRequirements,
+    snapshots: DecisionSnapshots,
+    gates: AutomationGates,
+    creation: PlanCreation,
+    control: PlanControl,
 }
-
-/// Variables that files ask for, kept.
-pub type KeptVariables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl PlanService {
     /// A service over a store and its sandboxes.
@@ -118,51 +122,143 @@ impl PlanService {
         sandboxes: SandboxService,
         variables: KeptVariables,
     ) -> Self {
+        let store = PlanStore::new(Arc::clone(&engine));
+        let runs = RunService::new(Arc::clone(&engine), sessions);
+        let requirements = PlanRequirements::new(&engine, variables);
+        let snapshots = DecisionSnapshots {
+            runs: runs.clone(),
+            requirements: requirements.clone(),
+        };
         Self {
-            variables,
-            policy: SandboxPolicy::default(),
-            runs: RunService::new(Arc::clone(&engine), sessions),
-            leases: LeaseService::new(Arc::clone(&engine)),
-            projects: ProjectService::new(Arc::clone(&engine)),
-            resources: ResourceService::new(Arc::clone(&engine)),
-            actions: ActionService::new(Arc::clone(&engine)),
-            invariants: InvariantService::new(Arc::clone(&engine)),
-            automation: AutomationService::new(Arc::clone(&engine)),
-            validations: ValidationService::new(Arc::clone(&engine)),
-            sandboxes,
-            engine,
+            gates: AutomationGates {
+                store: store.clone(),
+                requirements: requirements.clone(),
+            },
+            creation: PlanCreation {
+                store: store.clone(),
+                actions: ActionService::new(Arc::clone(&engine)),
+                automation: AutomationService::new(Arc::clone(&engine)),
+                projects: ProjectService::new(engine),
+                requirements: requirements.clone(),
+                sandboxes: sandboxes.clone(),
+            },
+            control: PlanControl {
+                store: store.clone(),
+                rollback: PlanRollback {
+                    store: store.clone(),
+                    sandboxes: sandboxes.clone(),
+                    snapshots: snapshots.clone(),
+                },
+                workspaces: PlanWorkspaces {
+                    store: store.clone(),
+                    sandboxes,
+                    requirements: requirements.clone(),
+                    policy: SandboxPolicy::default(),
+                },
+                snapshots: snapshots.clone(),
+            },
+            store,
+            runs,
+            requirements,
+            snapshots,
         }
     }
 
-    /// A plan by its id.
+    /// The same service with another sandbox policy.
+    #[must_use]
+    pub fn with_policy(mut self, policy: SandboxPolicy) -> Self {
+        self.control.workspaces.policy = policy;
+        self
+    }
+
+    /// The plan with an id.
     pub fn get(&self, id: PlanId) -> Result<Plan, PlanError> {
-        self.engine
-            .read(|reader| plans::get(reader, id))?
-            .ok_or(PlanError::NotFound(id))
+        self.store.get(id)
     }
 
-    /// Takes the lease of a plan, or says who has it.
-    pub(super) fn take(&self, id: PlanId) -> Result<HeldLease, PlanError> {
-        match self
-            .leases
-            .acquire(LeaseSubject::new("plan", id), Ttl::default())
-        {
-            Err(LeaseError::Held { owner, .. }) => Err(PlanError::Busy {
-                plan: id,
-                owner: owner.to_string(),
-            }),
-            other => Ok(other?),
-        }
-    }
-
-    /// Who works on a plan.
+    /// The process that runs a plan now.
     pub fn owner(&self, id: PlanId) -> Result<Option<String>, PlanError> {
-        let worker = self.leases.worker(&LeaseSubject::new("plan", id))?;
-        Ok(worker.map(|lease| lease.owner.to_string()))
+        self.store.owner(id)
     }
 
-    /// Drives a plan as far as it goes: through the phase that is asked for, and through those after it as
-    /// far as its automation profile lets it.
+    /// Creates a plan from an action. It does not run yet.
+    pub fn create(
+        &self,
+        request: &UseAction,
+        defaults: &PlanDefaults,
+        variables: Variables<'_>,
+    ) -> Result<Plan, PlanError> {
+        self.creation.create(request, defaults, variables)
+    }
+
+    /// Cancels a plan: at once when no process runs it, otherwise that process is asked to stop. Returns whether the
+    /// plan is cancelled already.
+    pub fn cancel(&self, id: PlanId, reason: &str) -> Result<bool, PlanError> {
+        self.control.cancel(id, reason)
+    }
+
+    /// Approves, rejects or answers what a plan waits for.
+    pub fn answer(
+        &self,
+        id: PlanId,
+        is_approved: bool,
+        text: Option<&str>,
+        person: &str,
+    ) -> Result<Plan, PlanError> {
+        self.control.answer(id, is_approved, text, person)
+    }
+
+    /// Gives a plan guidance for its next step. Returns the decision that records it, too.
+    pub fn prompt(&self, id: PlanId, guidance: &str) -> Result<(Plan, NewDecision), PlanError> {
+        self.control.prompt(id, guidance)
+    }
+
+    /// Replaces the strategy of a plan before it is executed.
+    pub fn edit(&self, id: PlanId, document: &str) -> Result<Plan, PlanError> {
+        self.control.edit(id, document)
+    }
+
+    /// Returns a plan to the strategize phase for a new strategy.
+    pub fn revert(&self, id: PlanId, reason: &str) -> Result<Plan, PlanError> {
+        self.control.revert(id, reason)
+    }
+
+    /// Sets the cost limit of a plan. It applies from the next `execute` on.
+    pub fn limit_cost(&self, id: PlanId, limit: MicroUsd) -> Result<Plan, PlanError> {
+        self.control.limit_cost(id, limit)
+    }
+
+    /// Queues a plan for a worker.
+    pub fn queue(&self, id: PlanId, how: &QueueEntry) -> Result<Plan, PlanError> {
+        self.control.queue(id, how)
+    }
+
+    /// Removes a plan from the queue.
+    pub fn unqueue(&self, id: PlanId) -> Result<(), PlanError> {
+        self.control.unqueue(id)
+    }
+
+    /// Previews a rollback to a checkpoint.
+    pub fn preview_rollback(
+        &self,
+        id: PlanId,
+        checkpoint: &str,
+    ) -> Result<PlanRollbackPreview, PlanError> {
+        self.control.rollback.preview(id, checkpoint)
+    }
+
+    /// Rolls a plan back to a checkpoint of its sandbox.
+    pub fn rollback(&self, id: PlanId, checkpoint: &str) -> Result<PlanRolledBack, PlanError> {
+        self.control.rollback.roll_back(id, checkpoint)
+    }
+
+    /// Undoes the last rollback.
+    pub fn redo(&self, id: PlanId) -> Result<PlanRolledBack, PlanError> {
+        self.control.rollback.redo(id)
+    }
+
+    /// Runs a plan through the phase that the user asks for, and through later ones as far as its automation profile
+    /// allows.
     pub fn drive(
         &self,
         id: PlanId,
@@ -171,15 +267,15 @@ impl PlanService {
         front_end: PlanFrontEnd<'_>,
     ) -> Result<Plan, PlanError> {
         let _plan = tracing::error_span!("plan", plan = %id).entered();
-        let lease = self.take(id)?;
-        self.finish_rollback(id, &lease)?;
-        let mut plan = self.get(id)?;
+        let lease = self.store.acquire(id)?;
+        self.control.rollback.finish_interrupted(id, &lease)?;
+        let plan = self.get(id)?;
         let stop = front_end.cancel.child();
         let _guard = lease.guard(&stop);
         let _until_the_end = Watch::over(
             {
-                let engine = Arc::clone(&self.engine);
-                // A database that cannot be read now is read again a moment later.
+                let engine = Arc::clone(self.store.engine());
+                // A database read that fails is retried after a moment.
                 move || {
                     let plan = engine.read(|reader| plans::get(reader, id));
                     matches!(plan, Ok(Some(plan)) if plan.is_cancelled)
@@ -187,172 +283,92 @@ impl PlanService {
             },
             stop.clone(),
         );
-        let drive = Drive {
-            service: self,
-            runtime,
-            approver: front_end.approver,
-            watcher: front_end.observer,
-            cancel: &stop,
+        let progress = PlanProgress {
+            store: &self.store,
             lease: &lease,
-            options,
+            observer: front_end.observer,
+            cancel: &stop,
+            redactor: runtime.redactor(),
         };
-        if options.consent == Some(PlanPhase::Execute) && drive.only_waits_to_be_applied(&plan)? {
-            // One that needs nobody's word to be applied goes on: whoever drove it may have died here.
-            return Ok(plan);
-        }
-        if plan.waiting.is_some() && options.consent.is_some() {
-            drive.write(move |unit| plans::wait_no_more(unit, id))?;
-            plan = self.get(id)?;
-        }
-        if let Some(consent) = options.consent {
-            plan = drive.make_ready(plan, consent)?;
-        }
-        let driven = drive.go(plan, options.consent);
-        match &driven {
+        let outcome = self.run_leased(plan, options, runtime, front_end, &progress);
+        match &outcome {
             Ok(plan) => tracing::info!(stage = %plan.stage, "plan paused or finished"),
             Err(error) => tracing::info!(%error, "plan stopped"),
         }
-        if matches!(driven, Err(PlanError::Stopped { is_over: true, .. })) {
-            self.clean_up(&self.get(id)?)?;
+        if matches!(outcome, Err(PlanError::Stopped { is_over: true, .. })) {
+            self.control.workspaces.clean_up(&self.get(id)?)?;
         }
-        driven
+        outcome
     }
 
-    /// The invariants that hold for a plan, brought together.
-    pub fn reconciled(&self, plan: &Plan) -> Result<Reconciled, PlanError> {
-        self.invariants
-            .effective(&Self::invariants_of(plan))
-            .map_err(PlanError::of)
-    }
-
-    /// By what the invariants of a plan are found.
-    pub(super) fn invariants_of(plan: &Plan) -> EffectiveQuery {
-        let action = plan.made_with.action.as_ref();
-        let projects = plan.made_with.projects.iter();
-        EffectiveQuery {
-            plan: Some(plan.id),
-            action: action.map(ActionRules::from),
-            projects: projects.map(|project| project.name.clone()).collect(),
-        }
-    }
-
-    /// Refuses to go on while invariants contradict each other.
-    pub(super) fn check_invariants(&self, plan: &Plan) -> Result<Reconciled, PlanError> {
-        let reconciled = self.reconciled(plan)?;
-        if let Some((one, other)) = reconciled.unresolved.first() {
-            return Err(PlanError::Invariant {
-                plan: plan.id,
-                reason: format!("`{}` and `{}` contradict each other", one.text, other.text),
-            });
-        }
-        Ok(reconciled)
-    }
-
-    /// What a plan works on.
-    pub(super) fn targets(&self, plan: &Plan) -> Result<Vec<Target>, PlanError> {
-        self.targets_of(&plan.made_with)
-    }
-
-    /// The targets of a plan that is about to be made.
-    pub(super) fn targets_of(&self, made_with: &MadeWith) -> Result<Vec<Target>, PlanError> {
-        let mut links = Vec::new();
-        for project in &made_with.projects {
-            let found = self
-                .projects
-                .targets(&project.name)
-                .map_err(PlanError::of)?;
-            if found.is_empty() {
-                return Err(PlanError::EmptyProject(project.name.clone()));
-            }
-            links.extend(found.into_iter().map(|mut link| {
-                link.read_only |= project.read_only;
-                link
-            }));
-        }
-        let mut targets = Target::of_project(&self.resources, &links)?;
-        Target::make_distinct(&mut targets);
-        for target in &mut targets {
-            target.is_read_only |= made_with.read_only;
-        }
-        Ok(targets)
-    }
-
-    /// The validations that hold for a plan.
-    pub fn validations_in_effect(&self, plan: &Plan) -> Result<Vec<InEffect>, PlanError> {
-        let (projects, resources) = self.worked_on(plan)?;
-        self.validations
-            .for_plan(plan.id, &projects, &resources, &*self.variables)
-            .map_err(PlanError::of)
-    }
-
-    /// The projects of a plan, and the resources that are linked to them.
-    pub(super) fn worked_on(
+    /// Connects the phases for one run of a plan, and runs it.
+    fn run_leased(
         &self,
-        plan: &Plan,
-    ) -> Result<(Vec<ProjectId>, Vec<ResourceId>), PlanError> {
-        let mut projects = Vec::new();
-        let mut resources = Vec::new();
-        for project in &plan.made_with.projects {
-            let (project, links) = self.projects.view(&project.name).map_err(PlanError::of)?;
-            projects.push(project.id);
-            resources.extend(links.into_iter().map(|link| link.resource.id));
-        }
-        Ok((projects, resources))
-    }
-
-    /// What the profile of a plan demands of calls.
-    pub fn safety(&self, plan: &Plan) -> Result<(SafetyProfile, Guards), PlanError> {
-        let profile = &plan.made_with.profile.snapshot;
-        let safety = SafetyProfile {
-            require_sandbox: profile.require_sandbox,
-            require_checkpoints: profile.require_checkpoints,
-            allow_unsafe_tools: profile.allow_unsafe_tools,
-            max_cost_per_plan: plan.made_with.max_cost_micro_usd.map(MicroUsd),
-            ..SafetyProfile::demanding_nothing()
+        plan: Plan,
+        options: &DriveOptions,
+        runtime: &AgentRuntime,
+        front_end: PlanFrontEnd<'_>,
+        progress: &PlanProgress<'_>,
+    ) -> Result<Plan, PlanError> {
+        let (requirements, snapshots, gates) = (&self.requirements, &self.snapshots, &self.gates);
+        let workspaces = &self.control.workspaces;
+        let actors = &PlanActorRunner {
+            runs: &self.runs,
+            runtime,
+            requirements,
+            gates,
+            approver: front_end.approver,
+            observer: front_end.observer,
+            cancel: progress.cancel,
+            unknown_outcome: options.unknown_outcome,
         };
-        Ok((safety, guards_of(profile)?))
+        let runner = PlanRunner {
+            requirements,
+            gates,
+            strategize: StrategizePhase {
+                requirements,
+                snapshots,
+                workspaces,
+                actors,
+                progress,
+            },
+            execute: ExecutePhase {
+                requirements,
+                snapshots,
+                workspaces,
+                gates,
+                control: &self.control,
+                validate: ValidatePhase {
+                    requirements,
+                    actors,
+                    progress,
+                },
+                actors,
+                progress,
+            },
+            apply: ApplyPhase {
+                requirements,
+                workspaces,
+                gates,
+                progress,
+                options,
+            },
+            progress,
+        };
+        runner.run(plan, options.consent)
     }
 }
 
-/// The guards of a profile, as the gate of tools knows them.
-fn guards_of(profile: &AutomationProfile) -> Result<Guards, PlanError> {
-    let Some(AutomationGuard {
-        tool_denylist,
-        tool_allowlist,
-        max_tool_calls_per_step,
-        max_total_cost,
-        require_approval_for_writes,
-        require_approval_for_apply: _,
-    }) = &profile.guards
-    else {
-        return Ok(Guards::default());
-    };
-    let patterns = |names: &[String]| {
-        names
-            .iter()
-            .map(|name| name.parse::<ToolPattern>())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| PlanError::Usage(error.to_string()))
-    };
-    Ok(Guards {
-        denylist: patterns(tool_denylist)?,
-        allowlist: match tool_allowlist {
-            Some(names) => AllowList::only(patterns(names)?),
-            None => AllowList::default(),
-        },
-        max_tool_calls_per_step: *max_tool_calls_per_step,
-        max_total_cost: *max_total_cost,
-        require_approval_for_writes: *require_approval_for_writes,
-    })
-}
-
-pub(super) fn over(plan: &Plan) -> PlanError {
+/// The error for a plan that is applied or cancelled.
+pub(super) fn already_finished(plan: &Plan) -> PlanError {
     PlanError::NotReady {
         plan: plan.id,
         stage: plan.stage,
-        reason: "it is over".to_owned(),
-        hint:
-            "`agents plan list` shows the others; `agents plan use ACTION PROJECT` makes a new one"
-                .to_owned(),
+        reason: "it is finished".to_owned(),
+        hint: hint!(
+            "{} lists the others; {} creates a new one",
+            suggest::plan_list(),
+            suggest::plan_use(Placeholder("ACTION"), Placeholder("PROJECT"))
+        ),
     }
 }

@@ -1,69 +1,63 @@
-//! What was known when something was decided for a plan. It is kept with the decision, so that the plan can be
-//! gone on with from there.
+//! [`DecisionSnapshots`]: the context of a decision. It is stored with the decision, so that the
+//! plan can continue from there.
 
 use cleveragents_domain::{ContentHash, ContextSnapshot, Plan, RunId};
 use serde_json::json;
 
 use super::error::PlanError;
-use super::service::PlanService;
-use crate::run::RunServiceError;
+use super::prompt::plan_instructions;
+use super::requirements::PlanRequirements;
+use crate::run::{RunService, RunServiceError};
 
-impl PlanService {
-    /// What is known at this moment: to the actor of a run, with all that was said in it, or to the program
-    /// and the person, whose state is the plan itself.
-    pub(super) fn snapshot(
+/// Takes snapshots for decisions. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct DecisionSnapshots {
+    pub(super) runs: RunService,
+    pub(super) requirements: PlanRequirements,
+}
+
+impl DecisionSnapshots {
+    /// The current context: with a run, that of its actor and conversation; without a run, the
+    /// state of the plan.
+    pub(super) fn take(
         &self,
         plan: &Plan,
         run: Option<RunId>,
     ) -> Result<ContextSnapshot, PlanError> {
-        let told = self.instructions(plan)?;
+        let instructions = [plan_instructions(
+            plan,
+            &self.requirements.reconciled(plan)?,
+        )];
         let run = match run.map(|id| self.runs.get(id)) {
             Some(Ok(run)) => Some(run),
             None | Some(Err(RunServiceError::NotFound { .. })) => None,
-            Some(Err(error)) => return Err(PlanError::of(error)),
+            Some(Err(error)) => return Err(PlanError::from_service(error)),
         };
         let (context, place) = match run {
             Some(run) => {
-                let said = self.runs.conversation(run.id).map_err(PlanError::of)?;
-                let context = json!([told, run.actor_hash, run.input, said]);
+                let messages = self
+                    .runs
+                    .conversation(run.id)
+                    .map_err(PlanError::from_service)?;
+                let context = json!([instructions, run.actor_hash, run.input, messages]);
                 (context, format!("run {}", run.id))
             }
             None => (
-                json!([told, plan.made_with, plan.strategy]),
+                json!([instructions, plan.made_with, plan.strategy]),
                 format!("plan {}", plan.id),
             ),
         };
         Ok(ContextSnapshot {
-            hot_context_hash: Some(ContentHash::of(context.to_string().as_bytes())),
+            hot_context_hash: Some(ContentHash::of_bytes(context.to_string().as_bytes())),
             hot_context_ref: Some(place.clone()),
-            relevant_resources: self.resources_of(plan),
+            relevant_resources: self.requirements.resource_names(plan),
             actor_state_ref: Some(place),
         })
     }
-
-    /// The names of the resources that a plan works on. A project that is gone is named itself.
-    fn resources_of(&self, plan: &Plan) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for project in &plan.made_with.projects {
-            let found = match self.projects.view(&project.name) {
-                Ok((_, targets)) => targets
-                    .into_iter()
-                    .map(|target| target.resource.name.to_string())
-                    .collect(),
-                Err(_) => vec![project.name.clone()],
-            };
-            for name in found {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
-        names
-    }
 }
 
-/// The snapshot of a decision for which these mattered too, such as files.
-pub(super) fn minding(snapshot: &ContextSnapshot, named: &[String]) -> ContextSnapshot {
+/// The snapshot of a decision that concerns further resources, such as files.
+pub(super) fn with_resources(snapshot: &ContextSnapshot, named: &[String]) -> ContextSnapshot {
     let mut snapshot = snapshot.clone();
     for name in named {
         if !snapshot.relevant_resources.contains(name) {

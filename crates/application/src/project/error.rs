@@ -1,9 +1,12 @@
-//! Why something with a project did not work.
+//! Errors of the project service.
 
-use cleveragents_domain::{Code, Diagnose, NameError, PlanId, ProjectId, ProjectPartError};
+use cleveragents_domain::{
+    Code, Diagnose, Hint, NameError, Placeholder, PlanId, ProjectId, ProjectPartError, hint,
+    suggest,
+};
 use serde_json::{Value, json};
 
-use crate::{AutomationError, ResourceError};
+use crate::{DefinitionError, ResourceError};
 
 /// A failure of the project service.
 #[derive(Debug, thiserror::Error)]
@@ -14,73 +17,76 @@ pub enum ProjectError {
     /// Several projects have this prefix.
     #[error("`{reference}` matches {} projects", .candidates.len())]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         reference: String,
-        /// The projects it could mean.
+        /// The matching projects.
         candidates: Vec<(ProjectId, String)>,
     },
     /// The name is taken.
     #[error("project `{0}` exists already; nothing was changed")]
     Exists(String),
-    /// The name is not well formed, or its namespace is not for users.
+    /// The name is not well formed, or its namespace is reserved.
     #[error(transparent)]
     Name(#[from] NameError),
     /// An alias, a tag, an invariant or a profile is not allowed.
     #[error(transparent)]
     Part(#[from] ProjectPartError),
-    /// The alias means another resource.
-    #[error("project `{project}` calls {resource} `{alias}` already; nothing was changed")]
+    /// The alias is used for another resource.
+    #[error(
+        "project `{project}` uses the alias `{alias}` for {resource} already; nothing was \
+    changed"
+    )]
     AliasTaken {
-        /// The project.
+        /// Name of the project.
         project: String,
-        /// The alias.
+        /// The alias in conflict.
         alias: String,
-        /// What it means.
+        /// The resource that has it.
         resource: String,
     },
-    /// The resource is linked.
+    /// The resource is already linked.
     #[error("project `{project}` links {resource} already, as `{alias}`; nothing was changed")]
     AlreadyLinked {
-        /// The project.
+        /// Name of the project.
         project: String,
-        /// The resource.
+        /// Name of the resource.
         resource: String,
-        /// What it is called there.
+        /// Its alias in the project.
         alias: String,
     },
     /// The resource is not linked.
     #[error("project `{project}` does not link {resource}")]
     NotLinked {
-        /// The project.
+        /// Name of the project.
         project: String,
-        /// The resource.
+        /// Name of the resource.
         resource: String,
     },
-    /// Plans that are not over work on it.
+    /// Active plans use the project.
     #[error(
-        "project `{name}` is used by {} that {} not over: {}; nothing was changed",
+        "project `{name}` is used by {} that {} not finished: {}; nothing was changed",
         if .plans.len() == 1 { "a plan" } else { "plans" },
         if .plans.len() == 1 { "is" } else { "are" },
         shown(.plans)
     )]
     InUse {
-        /// The project.
+        /// Name of the project.
         name: String,
-        /// The plans.
+        /// Active plans that use it.
         plans: Vec<PlanId>,
     },
-    /// Something is wrong with a resource.
+    /// An operation on a resource failed.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// The automation profile is not there.
+    /// The automation profile does not exist.
     #[error(transparent)]
-    Automation(#[from] AutomationError),
+    Automation(#[from] DefinitionError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] cleveragents_store::Error),
 }
 
-/// Plans by their ids, the first few of them.
+/// The ids of the first few plans, as text.
 pub(crate) fn shown(plans: &[PlanId]) -> String {
     const MOST: usize = 5;
     let mut ids: Vec<String> = plans.iter().take(MOST).map(ToString::to_string).collect();
@@ -108,50 +114,53 @@ impl Diagnose for ProjectError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NotFound(_) => "run `agents project list` to see the projects there are",
+    fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::NotFound(_) => hint!("run {} to list the projects", suggest::project_list()),
             Self::Ambiguous { candidates, .. } => {
                 let lines = candidates.iter().map(|(id, name)| format!("\n{id} {name}"));
-                return Some(format!(
-                    "give more characters of the id; the projects it could mean are:{}",
+                hint!(
+                    "give more characters of the id; it matches these projects:{}",
                     lines.collect::<String>()
-                ));
+                )
             }
-            Self::Exists(name) => {
-                return Some(format!(
-                    "choose another name, or add to it with `agents project link-resource {name} RESOURCE`"
-                ));
+            Self::Exists(name) => hint!(
+                "choose another name, or add to it with {}",
+                suggest::project_link_resource(name, Placeholder("RESOURCE"))
+            ),
+            Self::Name(_) => "a project is named like local/shop or team/shop".into(),
+            Self::Part(ProjectPartError::Alias(_)) => {
+                "an alias is one word such as api or web-2".into()
             }
-            Self::Name(_) => "a project is named like local/shop or team/shop",
-            Self::Part(ProjectPartError::Alias(_)) => "an alias is one word such as api or web-2",
             Self::Part(ProjectPartError::Profile(_)) => {
-                "a profile is named like supervised or team/careful"
+                "a profile is named like supervised or team/careful".into()
             }
-            Self::Part(_) => "run `agents project create --help` to see what is allowed",
-            Self::AliasTaken { .. } => "choose another alias with `--alias NAME`",
+            Self::Part(_) => hint!(
+                "run {} to list the allowed values",
+                suggest::project_create_help()
+            ),
+            Self::AliasTaken { .. } => hint!(
+                "choose another alias with `{}`",
+                suggest::project_link_resource_as(Placeholder("NAME")).only_arguments()
+            ),
             Self::AlreadyLinked {
                 project, resource, ..
-            } => {
-                return Some(format!(
-                    "to link it differently, first run `agents project unlink-resource {project} {resource}`"
-                ));
-            }
-            Self::NotLinked { project, .. } => {
-                return Some(format!(
-                    "run `agents project show {project}` to see what it links"
-                ));
-            }
-            Self::InUse { plans, .. } => {
-                return plans.first().map(|plan| {
-                    format!("apply it, or cancel it with `agents plan cancel {plan}`")
-                });
-            }
+            } => hint!(
+                "to link it differently, first run {}",
+                suggest::project_unlink_resource(project, resource)
+            ),
+            Self::NotLinked { project, .. } => hint!(
+                "run {} to list its resources",
+                suggest::project_show(project)
+            ),
+            Self::InUse { plans, .. } => hint!(
+                "apply it, or cancel it with {}",
+                suggest::plan_cancel(plans.first()?)
+            ),
             Self::Resource(error) => return error.hint(),
             Self::Automation(error) => return error.hint(),
             Self::Store(error) => return error.hint(),
-        };
-        Some(hint.to_owned())
+        })
     }
 
     fn details(&self) -> Value {

@@ -1,6 +1,7 @@
-//! Projects: named scopes that link resources and carry the rules for plans that work on them.
+//! Projects: named scopes that link resources and define the rules for plans that work on them.
 
 mod error;
+mod folder;
 pub mod operations;
 mod service;
 

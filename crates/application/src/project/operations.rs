@@ -1,6 +1,9 @@
 //! The operations on projects.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{Project, ProjectId, ProjectRules, ResourceId, Timestamp, Version};
@@ -8,25 +11,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::ProjectError;
+pub use super::folder::{FolderProject, ProjectOfFolder};
 use super::service::{LinkRequest, NewProject, ProjectTarget};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationEntry, OperationError, Requirement, Resolver,
     namespace_of, require_confirmation,
 };
 
-/// The operations on projects.
+/// The operations on projects that servers offer. [`ProjectOfFolder`] is for local callers only.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<CreateProject>(),
-    OperationEntry::of::<ListProjects>(),
-    OperationEntry::of::<ShowProject>(),
-    OperationEntry::of::<DeleteProject>(),
-    OperationEntry::of::<LinkResource>(),
-    OperationEntry::of::<UnlinkResource>(),
+    OperationEntry::new::<CreateProject>(),
+    OperationEntry::new::<ListProjects>(),
+    OperationEntry::new::<ShowProject>(),
+    OperationEntry::new::<DeleteProject>(),
+    OperationEntry::new::<LinkResource>(),
+    OperationEntry::new::<UnlinkResource>(),
 ];
-
-const fn requires(permission: Permission) -> Requirement {
-    Requirement::new(Scope::Registry, permission)
-}
 
 /// A project as operations return it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -38,7 +38,7 @@ pub struct ProjectInfo {
     pub server: Option<String>,
     pub description: Option<String>,
     pub tags: Vec<String>,
-    /// What every plan of the project must keep true.
+    /// The invariants of all plans of the project.
     pub invariants: Vec<String>,
     /// The actor that reconciles invariants.
     pub invariant_actor: Option<String>,
@@ -80,7 +80,7 @@ pub struct LinkedResource {
     pub type_name: String,
     /// An absolute path, or an address without its password.
     pub location: Option<String>,
-    /// Whether plans may only read it, because the resource or the link says so.
+    /// Whether plans may only read it, because the resource or the link is read-only.
     pub read_only: bool,
 }
 
@@ -115,7 +115,7 @@ impl ProjectDetails {
     }
 }
 
-/// Creates a project with the resources that it links, all of it or nothing.
+/// Creates a project with the resources that it links, atomically.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateProject {
@@ -128,7 +128,7 @@ pub struct CreateProject {
     pub resources: Vec<String>,
     #[serde(default)]
     pub tags: Vec<String>,
-    /// What every plan of the project must keep true.
+    /// The invariants of all plans of the project.
     #[serde(default)]
     pub invariants: Vec<String>,
     /// The actor that reconciles invariants.
@@ -139,8 +139,8 @@ pub struct CreateProject {
     pub automation_profile: Option<String>,
 }
 
-/// A resource, and the alias behind its last colon. The part behind the colon of a server holds a
-/// slash, so it is not an alias.
+/// Splits a resource and the alias after its last colon. The text after the colon of a server contains
+/// a slash, so it is not an alias.
 fn split_alias(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((resource, alias)) if !alias.contains('/') => (resource, Some(alias)),
@@ -151,11 +151,11 @@ fn split_alias(text: &str) -> (&str, Option<&str>) {
 impl Operation for CreateProject {
     const NAME: &'static str = "registry/project/create";
     const SUMMARY: &'static str = "Create a project";
-    const REQUIREMENT: Requirement = requires(Permission::Write);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Write);
     type Response = ProjectDetails;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        // The id of an existing project is not a name for a new one.
+        // The id of an existing project cannot be the name of a new one.
         resolver.name(&mut self.name, NamedKind::Definition)?;
         for link in &mut self.resources {
             let (resource, alias) = split_alias(link);
@@ -229,7 +229,7 @@ pub struct ProjectListSummary {
 impl Operation for ListProjects {
     const NAME: &'static str = "registry/project/list";
     const SUMMARY: &'static str = "List projects";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ProjectList;
 
     fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -265,7 +265,7 @@ pub struct ShowProject {
 impl Operation for ShowProject {
     const NAME: &'static str = "registry/project/show";
     const SUMMARY: &'static str = "Show a project and the resources that it links";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ProjectDetails;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -304,7 +304,7 @@ pub struct ProjectDeletion {
 impl Operation for DeleteProject {
     const NAME: &'static str = "registry/project/delete";
     const SUMMARY: &'static str = "Delete a project; the resources that it links remain";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = DeletedProject;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -342,7 +342,7 @@ pub struct LinkResource {
 impl Operation for LinkResource {
     const NAME: &'static str = "registry/project/link-resource";
     const SUMMARY: &'static str = "Link a resource to a project";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = ProjectDetails;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -390,7 +390,7 @@ pub struct UnlinkedResourceInfo {
 impl Operation for UnlinkResource {
     const NAME: &'static str = "registry/project/unlink-resource";
     const SUMMARY: &'static str = "Unlink a resource from a project; the resource remains";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = UnlinkedResource;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {

@@ -1,84 +1,79 @@
-//! [`ProjectService`]: making projects, linking resources to them, and what their plans work on.
+//! [`ProjectService`]: creates projects, links resources to them, and returns the targets of their
+//! plans.
 
 use std::sync::Arc;
 
 use cleveragents_domain::{
     Alias, InvariantScope, Name, Project, ProjectId, ProjectLink, ProjectRules, Resource,
-    check_prefix,
 };
 use cleveragents_store::invariants::{self, InvariantFilter};
 use cleveragents_store::{Engine, Reader, UnitOfWork, plans, projects, resources};
 
 use super::error::ProjectError;
 use crate::automation;
+use crate::reference::find_referenced;
 use crate::resource::find_resource;
-
-/// How many candidates an ambiguous reference is answered with.
-const CANDIDATES: u64 = 20;
 
 /// A resource to be linked to a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkRequest {
-    /// The resource: an id, the beginning of one, or a name.
+    /// Name, id or prefix of an id.
     pub resource: String,
-    /// What to call it; the last segment of its name when none is given.
+    /// Alias in the project; by default the last segment of its name.
     pub alias: Option<String>,
     /// Whether plans of the project may only read it.
     pub read_only: bool,
 }
 
-/// What a person says about a project.
+/// A project to create, as given by the user.
 #[derive(Debug, Clone, Default)]
 pub struct NewProject {
     /// Its name; without a namespace it is in `local/`.
     pub name: String,
-    /// What it says about itself.
+    /// Description, tags and rules for its plans.
     pub rules: ProjectRules,
     /// The resources it links.
     pub links: Vec<LinkRequest>,
 }
 
-/// Something that the plans of a project work on.
+/// A resource that the plans of a project work on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProjectTarget {
-    /// What it is called in the project.
+    /// Its alias in the project.
     pub alias: Alias,
-    /// The resource.
+    /// The linked resource.
     pub resource: Resource,
-    /// Whether plans may only read it, because the resource or the link says so.
+    /// Whether plans may only read it, because the resource or the link is read-only.
     pub read_only: bool,
 }
 
-/// Keeps projects. Cheap to clone.
+/// Manages projects. Cheap to clone.
 #[derive(Clone)]
 pub struct ProjectService {
     engine: Arc<Engine>,
 }
 
-/// Finds the project that a person means: a whole id, a name, or the beginning of an id.
+/// Finds a project by its full id, its name, or a prefix of its id.
 pub(crate) fn find(reader: &mut dyn Reader, reference: &str) -> Result<Project, ProjectError> {
-    let missing = || ProjectError::NotFound(reference.to_owned());
-    if let Ok(id) = reference.parse::<ProjectId>() {
-        return projects::get(reader, id)?.ok_or_else(missing);
-    }
-    if let Ok(name) = reference.parse::<Name>()
-        && let Some(found) = projects::with_name(reader, &name)?
-    {
-        return Ok(found);
-    }
-    let prefix = check_prefix(reference).map_err(|_| missing())?;
-    let mut found = projects::with_prefix(reader, &prefix, CANDIDATES)?;
-    match found.len() {
-        0 => Err(missing()),
-        1 => Ok(found.remove(0)),
-        _ => Err(ProjectError::Ambiguous {
-            reference: reference.to_owned(),
-            candidates: found
-                .into_iter()
-                .map(|project| (project.id, project.name.to_string()))
-                .collect(),
-        }),
-    }
+    find_referenced(
+        reader,
+        reference,
+        |reader| match reference.parse::<Name>() {
+            Ok(name) => Ok(projects::with_name(reader, &name)?.into_iter().collect()),
+            Err(_) => Ok(Vec::new()),
+        },
+        |reader, prefix, limit| Ok(projects::with_prefix(reader, prefix, limit)?),
+        |found| match found.len() {
+            0 => ProjectError::NotFound(reference.to_owned()),
+            _ => ProjectError::Ambiguous {
+                reference: reference.to_owned(),
+                candidates: found
+                    .into_iter()
+                    .map(|project| (project.id, project.name.to_string()))
+                    .collect(),
+            },
+        },
+    )
 }
 
 fn read_back(reader: &mut dyn Reader, id: ProjectId) -> Result<Project, ProjectError> {
@@ -132,12 +127,12 @@ fn link_one(
 }
 
 impl ProjectService {
-    /// A service on a database.
+    /// A service for a database.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
-    /// Makes a project with everything that belongs to it, all of it or nothing.
+    /// Creates a project with all its links, atomically.
     pub fn create(&self, new: NewProject) -> Result<Project, ProjectError> {
         let name: Name = new.name.parse()?;
         name.require_free_namespace()?;
@@ -162,8 +157,8 @@ impl ProjectService {
         })
     }
 
-    /// Finds the project that a person means: a whole id, a name (a bare one is in `local/`), or at
-    /// least 6 characters of an id.
+    /// Finds a project by its full id, its name (by default in `local/`), or at least 6 characters of
+    /// its id.
     pub fn resolve(&self, reference: &str) -> Result<Project, ProjectError> {
         self.engine.read(|reader| find(reader, reference))
     }
@@ -173,12 +168,12 @@ impl ProjectService {
         Ok(self.engine.read(|reader| projects::list(reader))?)
     }
 
-    /// What the plans of a project work on, by alias.
+    /// The targets of a project's plans, by alias.
     pub fn targets(&self, reference: &str) -> Result<Vec<ProjectTarget>, ProjectError> {
         self.view(reference).map(|(_, targets)| targets)
     }
 
-    /// A project and what its plans work on, all of one moment.
+    /// A project and the targets of its plans, in one consistent snapshot.
     pub fn view(&self, reference: &str) -> Result<(Project, Vec<ProjectTarget>), ProjectError> {
         self.engine.read(|reader| {
             let project = find(reader, reference)?;
@@ -211,7 +206,7 @@ impl ProjectService {
         })
     }
 
-    /// Takes a resource out of a project; it may be named by its alias there. The resource stays.
+    /// Unlinks a resource, by name, id or alias, from a project. The resource itself stays.
     pub fn unlink_resource(
         &self,
         project: &str,
@@ -244,8 +239,8 @@ impl ProjectService {
         })
     }
 
-    /// Removes a project. Its links and its invariants go, the resources stay. Gives the project as it
-    /// was.
+    /// Deletes a project with its links and invariants; the resources stay. Returns the deleted
+    /// project.
     pub fn delete(&self, reference: &str) -> Result<Project, ProjectError> {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {
@@ -253,7 +248,7 @@ impl ProjectService {
             let project = find(unit, &reference)?;
             check_unused(unit, &project)?;
             projects::delete(unit, &project)?;
-            // Else they would hold for another project that is given the same name.
+            // Otherwise they would apply to another project that gets the same name.
             let filter = InvariantFilter {
                 places: vec![(InvariantScope::Project, Some(project.name.to_string()))],
             };
@@ -265,7 +260,7 @@ impl ProjectService {
     }
 }
 
-/// Refuses what would take a project, or what it links, from plans that are not over.
+/// Refuses a change that would remove a project, or a linked resource, from active plans.
 fn check_unused(unit: &mut UnitOfWork<'_>, project: &Project) -> Result<(), ProjectError> {
     let name = project.name.to_string();
     let plans = plans::active_of_project(unit, &name)?;

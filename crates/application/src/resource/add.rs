@@ -1,4 +1,4 @@
-//! Registering resources, with what discovery finds below them, in one unit of work.
+//! Registers resources, together with the discovered ones below them, in one unit of work.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,21 +9,21 @@ use cleveragents_domain::{
 use cleveragents_store::resources::{Link, Linking};
 use cleveragents_store::{Reader, UnitOfWork, resources};
 
-use super::arguments::{self, Checked};
-use super::discovery::{self, Findings, Found};
+use super::arguments::{self, ValidatedArguments};
+use super::discovery::{self, DiscoveredResource, Findings};
 use super::error::ResourceError;
 use super::service::{Register, ResourceService, delete_all, holders, with_discovered};
 
-/// What a person says about a resource.
+/// A resource to register, as given by the user.
 #[derive(Debug, Clone, Default)]
 pub struct NewResource {
-    /// Its type.
+    /// Name of its type.
     pub type_name: String,
     /// Its name; without a namespace it is in `local/`.
     pub name: String,
     /// The values of its type's arguments, by name.
     pub values: BTreeMap<String, String>,
-    /// What it is, for people.
+    /// Description for users.
     pub description: Option<String>,
     /// Whether plans may only read it.
     pub read_only: bool,
@@ -31,47 +31,47 @@ pub struct NewResource {
     pub base: PathBuf,
 }
 
-/// What became of something that was registered.
+/// Outcome of a registration.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It is new.
+    /// It was created.
     Created,
-    /// It was known and differs now.
+    /// It existed and was changed.
     Updated,
-    /// It was known just so.
+    /// It existed and did not change.
     Unchanged,
 }
 
-/// A resource that was registered.
+/// A registered resource.
 #[derive(Debug, Clone)]
-pub struct Registered {
-    /// The resource as it is stored.
+pub struct RegisteredResource {
+    /// Stored row.
     pub resource: Resource,
-    /// What became of it.
+    /// Whether it was created, updated or unchanged.
     pub outcome: Outcome,
-    /// What lies below it by discovery.
+    /// Resources discovered below it.
     pub discovered: Vec<Resource>,
-    /// What was discovered before and is gone.
+    /// Discovered resources that no longer exist and were removed.
     pub removed: Vec<Resource>,
-    /// What could not be looked at, or not be removed.
+    /// Paths that could not be inspected, and resources that could not be removed.
     pub warnings: Vec<String>,
 }
 
-/// A resource that was checked and looked into, ready to be stored.
+/// A validated resource with its discovered ones, ready to be stored.
 #[derive(Debug, Clone)]
-pub(super) struct Prepared {
+pub(super) struct ResourceDraft {
     pub(super) type_name: TypeName,
-    pub(super) checked: Checked,
+    pub(super) checked: ValidatedArguments,
     pub(super) description: Option<String>,
     pub(super) read_only: bool,
     pub(super) findings: Findings,
 }
 
-impl Prepared {
-    /// A row that is not stored yet. The unit sets version and times.
+impl ResourceDraft {
+    /// A row that is not stored yet. The unit of work sets version and times.
     fn row(&self, id: ResourceId, name: ResourceName) -> Resource {
         Resource {
             id,
@@ -91,8 +91,12 @@ impl Prepared {
 }
 
 impl ResourceService {
-    /// Registers a resource and what lies below it.
-    pub fn add(&self, new: &NewResource, register: Register) -> Result<Registered, ResourceError> {
+    /// Registers a resource and the discovered ones below it.
+    pub fn add(
+        &self,
+        new: &NewResource,
+        register: Register,
+    ) -> Result<RegisteredResource, ResourceError> {
         let name: ResourceName = new.name.parse()?;
         name.require_free_namespace()?;
         let prepared = self.prepare(new)?;
@@ -108,8 +112,8 @@ impl ResourceService {
         })
     }
 
-    /// Checks what was given and looks at the files, before anything is written.
-    pub(super) fn prepare(&self, new: &NewResource) -> Result<Prepared, ResourceError> {
+    /// Validates the input and inspects the files, before anything is written.
+    pub(super) fn prepare(&self, new: &NewResource) -> Result<ResourceDraft, ResourceError> {
         let types = self.types()?;
         let kind = types.resolve(&new.type_name)?;
         if !kind.whole.user_addable {
@@ -117,7 +121,7 @@ impl ResourceService {
         }
         let checked = arguments::check(&kind, &new.values, &new.base)?;
         let findings = discovery::look(&kind, &checked, &types)?;
-        Ok(Prepared {
+        Ok(ResourceDraft {
             type_name: kind.whole.name,
             checked,
             description: new.description.clone(),
@@ -127,12 +131,12 @@ impl ResourceService {
     }
 }
 
-/// Stores a resource under a name that is free, and what was found below it.
+/// Stores a resource under an unused name, and the discovered ones below it.
 pub(super) fn store_new(
     unit: &mut UnitOfWork<'_>,
     row: &Resource,
     findings: &Findings,
-) -> Result<Registered, ResourceError> {
+) -> Result<RegisteredResource, ResourceError> {
     resources::insert(unit, row)?;
     finish(unit, row.id, Outcome::Created, findings)
 }
@@ -140,9 +144,9 @@ pub(super) fn store_new(
 /// Stores a new resource under the first free name of `name`, `name-2`, `name-3`…
 pub(super) fn store_under_free_name(
     unit: &mut UnitOfWork<'_>,
-    prepared: &Prepared,
+    prepared: &ResourceDraft,
     name: &ResourceName,
-) -> Result<Registered, ResourceError> {
+) -> Result<RegisteredResource, ResourceError> {
     let name = free_name(unit, name)?;
     let row = prepared.row(ResourceId::generate(), name);
     store_new(unit, &row, &prepared.findings)
@@ -151,9 +155,9 @@ pub(super) fn store_under_free_name(
 fn replace(
     unit: &mut UnitOfWork<'_>,
     present: &Resource,
-    prepared: &Prepared,
+    prepared: &ResourceDraft,
     register: Register,
-) -> Result<Registered, ResourceError> {
+) -> Result<RegisteredResource, ResourceError> {
     let is_same_kind = present.type_name == prepared.type_name && !present.auto_discovered;
     if register == Register::New || !is_same_kind {
         return Err(ResourceError::Exists {
@@ -189,13 +193,13 @@ fn free_name(reader: &mut dyn Reader, name: &ResourceName) -> Result<ResourceNam
     Ok(candidate)
 }
 
-/// Brings what lies below a resource in line with what was found, and reads everything back.
+/// Updates the discovered resources below a resource, and reads everything back.
 fn finish(
     unit: &mut UnitOfWork<'_>,
     id: ResourceId,
     outcome: Outcome,
     findings: &Findings,
-) -> Result<Registered, ResourceError> {
+) -> Result<RegisteredResource, ResourceError> {
     let missing = || ResourceError::NotFound(id.to_string());
     let resource = resources::get(unit, id)?.ok_or_else(missing)?;
     let mut warnings = findings.warnings.clone();
@@ -219,7 +223,7 @@ fn finish(
             removed.extend(doomed);
         } else {
             warnings.push(format!(
-                "{} is gone, but still in use; it was kept",
+                "{} no longer exists, but is still in use; it was kept",
                 child.name
             ));
         }
@@ -229,7 +233,7 @@ fn finish(
         .filter(|child| child.auto_discovered)
         .map(|child| child.resource)
         .collect();
-    Ok(Registered {
+    Ok(RegisteredResource {
         resource,
         outcome,
         discovered,
@@ -238,12 +242,12 @@ fn finish(
     })
 }
 
-/// Stores something that was found, or what changed about it. Its id depends on the parent and the
-/// key alone, so finding it again finds the same row.
+/// Stores or updates a discovered resource. Its id depends only on the parent and the key, so the
+/// next discovery updates the same row.
 fn take_in(
     unit: &mut UnitOfWork<'_>,
     parent: &Resource,
-    found: &Found,
+    found: &DiscoveredResource,
 ) -> Result<(), ResourceError> {
     let id = parent.id.child(&found.key);
     if let Some(present) = resources::get(unit, id)? {
@@ -276,7 +280,7 @@ fn take_in(
     }
 }
 
-fn discovered_row(id: ResourceId, name: ResourceName, found: &Found) -> Resource {
+fn discovered_row(id: ResourceId, name: ResourceName, found: &DiscoveredResource) -> Resource {
     Resource {
         id,
         name,

@@ -1,7 +1,7 @@
-//! From the texts that a person gives to the properties and the location of a resource.
+//! Converts the argument texts that a user gives to the properties and the location of a resource.
 //!
-//! Paths become absolute and canonical and must exist; a type that needs a repository, a database or
-//! a folder gets one or refuses.
+//! Paths become absolute and canonical and must exist; types for repositories, databases and folders
+//! refuse any other content.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -14,26 +14,26 @@ use serde_json::Value;
 use super::error::ResourceError;
 use super::git::{self, GitProblem, git_probe};
 
-/// The longest text that an argument takes.
+/// Maximum length of an argument's text.
 const TEXT_MAXIMUM: usize = 4_096;
 
 /// The first bytes of every SQLite database.
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
-/// What the arguments of a resource come to.
+/// Validated arguments of a resource.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Checked {
+pub(super) struct ValidatedArguments {
     pub(super) properties: Properties,
     pub(super) location: Option<String>,
 }
 
-/// A pattern that must fit a value as a whole.
+/// A pattern that must match a whole value.
 pub(super) fn whole_pattern(pattern: &str) -> Result<Regex, String> {
     Regex::new(&format!("^(?:{pattern})$"))
         .map_err(|_| format!("`{pattern}` is not a regular expression"))
 }
 
-/// Checks the default of an argument as far as it can be checked without a place.
+/// Validates the default of an argument, as far as possible without a location.
 pub(super) fn check_default(argument: &Argument, default: &str) -> Result<(), String> {
     match argument.kind {
         ArgumentType::Path => Ok(()),
@@ -46,9 +46,9 @@ fn value(argument: &Argument, text: &str, base: &Path) -> Result<Value, String> 
         return Err(format!("is longer than {TEXT_MAXIMUM} bytes"));
     }
     if text.chars().any(char::is_control) {
-        return Err("holds a control character".to_owned());
+        return Err("contains a control character".to_owned());
     }
-    // An address may hold a password, so it is not repeated.
+    // An address may contain a password, so the message does not repeat it.
     let shown = match argument.kind {
         ArgumentType::Url => "the value".to_owned(),
         _ => format!("`{text}`"),
@@ -90,7 +90,7 @@ fn is_url(text: &str) -> bool {
     })
 }
 
-/// A path as it is stored: absolute, without links, and text.
+/// A path as it is stored: absolute, without links, and valid UTF-8.
 pub(super) fn canonical(path: &Path) -> Result<PathBuf, ResourceError> {
     let canonical = std::fs::canonicalize(path).map_err(|error| {
         let reason = match error.kind() {
@@ -105,18 +105,18 @@ pub(super) fn canonical(path: &Path) -> Result<PathBuf, ResourceError> {
     {
         return Err(ResourceError::unsuitable(
             &canonical,
-            "has a name that cannot be kept as text",
+            "has a name that is not valid text",
         ));
     }
     Ok(canonical)
 }
 
-/// Checks what was given for a type. Relative paths are below `base`.
+/// Validates the arguments for a type. Relative paths are below `base`.
 pub(super) fn check(
     kind: &InheritedType,
     given: &BTreeMap<String, String>,
     base: &Path,
-) -> Result<Checked, ResourceError> {
+) -> Result<ValidatedArguments, ResourceError> {
     let known = &kind.whole.arguments;
     let wrong = |argument: &str, problem: String| ResourceError::Argument {
         argument: argument.to_owned(),
@@ -128,10 +128,10 @@ pub(super) fn check(
     {
         return Err(wrong(
             name,
-            format!("type {} does not take it", kind.whole.name),
+            format!("type {} does not accept it", kind.whole.name),
         ));
     }
-    let mut checked = Checked {
+    let mut checked = ValidatedArguments {
         properties: Properties::new(),
         location: None,
     };
@@ -160,21 +160,22 @@ pub(super) fn check(
     Ok(checked)
 }
 
-/// Whether a type is, or inherits from, a built-in one.
+/// Whether a type is a built-in one, or inherits from it.
 pub(super) fn is_a(kind: &InheritedType, built_in: &str) -> bool {
     kind.chain
         .iter()
         .any(|name: &TypeName| name.as_str() == built_in)
 }
 
-/// Looks whether what is at the location is what the type needs.
-fn suits(kind: &InheritedType, checked: &Checked) -> Result<(), ResourceError> {
+/// Checks that the location contains what the type requires.
+fn suits(kind: &InheritedType, checked: &ValidatedArguments) -> Result<(), ResourceError> {
     let text = |name: &str| checked.properties.get(name).and_then(Value::as_str);
     if let Some(url) = text("url")
         && is_a(kind, "postgres")
         && cleveragents_store::Server::at(url).is_err()
     {
-        // The address may hold a password, so neither it nor what the reader said is repeated.
+        // The address may contain a password, so the message repeats neither it nor the parser's
+        // error.
         return Err(ResourceError::Argument {
             argument: "url".to_owned(),
             problem: "the value is not an address such as postgres://user@host/database".to_owned(),
@@ -238,10 +239,10 @@ pub(super) fn repository(path: &Path) -> Result<git::GitProbe, ResourceError> {
     }
 }
 
-/// Whether there is a file that begins as an SQLite database does.
+/// Whether a path is a file that starts with the SQLite header.
 pub(super) fn is_sqlite(path: &Path) -> bool {
     let mut header = [0; SQLITE_HEADER.len()];
-    // Opening something else, such as a pipe, could wait for ever.
+    // Opening something else, such as a pipe, could block forever.
     if !path.is_file() {
         return false;
     }

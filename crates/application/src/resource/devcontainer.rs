@@ -1,10 +1,10 @@
-//! Reading `devcontainer.json`, which is JSON with comments and trailing commas.
+//! Parses `devcontainer.json`, which is JSON with comments and trailing commas.
 
 use cleveragents_domain::Properties;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::json;
 
-/// The leniency that the format has; the parser knows more.
+/// The extensions that the format allows; the parser supports more.
 const FORMAT: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -18,9 +18,9 @@ const FORMAT: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// The name and the image of a development container, as far as the file names them.
+/// The name and the image of a development container, as far as the file specifies them.
 pub(super) fn properties(text: &str) -> Result<Properties, String> {
-    // Of the parser's forms only this one limits how deep a text may nest.
+    // Only this form of the parser limits the nesting depth.
     let parsed = parse_to_ast(text, &CollectOptions::default(), &FORMAT)
         .map_err(|error| format!("it is not JSON: {error}"))?;
     let value = parsed.value.as_ref();

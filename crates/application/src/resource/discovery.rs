@@ -1,8 +1,8 @@
-//! Finding what lies below a resource, by looking at its files.
+//! Discovers the resources below a resource by inspecting its files.
 //!
 //! A checkout has its object database and its working tree. Every other type is found by its own
-//! `auto_discovery`: a path whose presence below the parent means that there is one. What is found
-//! depends on the files alone, and so do the keys from which ids and names are made.
+//! `auto_discovery`: a path whose presence below the parent means that such a resource exists. The
+//! result depends only on the files, and so do the keys from which ids and names are derived.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,21 @@ use cleveragents_sandbox::{Links, read_regular};
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::arguments::{Checked, is_a, repository};
+use super::arguments::{ValidatedArguments, is_a, repository};
 use super::devcontainer;
 use super::error::ResourceError;
 use super::registry::TypeRegistry;
 
-/// How many folders a search looks into before it stops.
+/// Maximum number of folders that a search inspects.
 const FOLDERS_MAXIMUM: usize = 10_000;
 
-/// The largest `devcontainer.json` that is read.
+/// Maximum size of a `devcontainer.json` that is read.
 const FILE_MAXIMUM: u64 = 1 << 20;
 
-/// Something found below a resource.
+/// A resource discovered below another.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Found {
-    /// What tells it from its siblings, the same every time.
+pub(super) struct DiscoveredResource {
+    /// Stable key that distinguishes it from its siblings.
     pub(super) key: String,
     /// The last segment of its name.
     pub(super) segment: String,
@@ -34,17 +34,17 @@ pub(super) struct Found {
     pub(super) properties: Properties,
 }
 
-/// What was found, and what could not be looked at.
+/// Discovered resources, and warnings about paths that could not be inspected.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Findings {
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<DiscoveredResource>,
     pub(super) warnings: Vec<String>,
 }
 
-/// Looks below a resource of this type.
+/// Discovers resources below a resource of this type.
 pub(super) fn look(
     kind: &InheritedType,
-    checked: &Checked,
+    checked: &ValidatedArguments,
     types: &TypeRegistry,
 ) -> Result<Findings, ResourceError> {
     let mut findings = Findings::default();
@@ -75,7 +75,7 @@ pub(super) fn look(
             };
             let below = discovery.parent_types.iter().any(|name| kind.is_a(name));
             let wanted = discovery.enabled && (below || looks_for(declared.name.as_str()));
-            // A type that only inherits its discovery would find the same things twice.
+            // A type that only inherits its discovery would find the same resources twice.
             if wanted && declared.auto_discovery.is_some() {
                 findings.scan(path, &child, discovery);
             }
@@ -87,7 +87,7 @@ pub(super) fn look(
 impl Findings {
     fn add(&mut self, type_name: &str, segment: &str, path: &Path) -> Result<(), ResourceError> {
         let location = super::arguments::canonical(path)?.display().to_string();
-        self.found.push(Found {
+        self.found.push(DiscoveredResource {
             key: type_name.to_owned(),
             segment: segment.to_owned(),
             type_name: type_name.parse()?,
@@ -103,7 +103,7 @@ impl Findings {
         let patterns = Patterns::new(discovery);
         for folder in folders(root, discovery.scan_depth, &patterns) {
             let inside = folder.strip_prefix(root).unwrap_or(&folder);
-            // One folder has one such thing, at the first place where it may be.
+            // One folder has at most one such resource, at the first matching path.
             let present = discovery
                 .scan_paths
                 .iter()
@@ -120,7 +120,7 @@ impl Findings {
                     properties.insert("path".to_owned(), json!(location));
                     properties.insert("state".to_owned(), json!("discovered"));
                     let place = inside.display().to_string();
-                    self.found.push(Found {
+                    self.found.push(DiscoveredResource {
                         key: format!("{name}:{place}"),
                         segment: segment(name, inside),
                         type_name: name.clone(),
@@ -130,20 +130,22 @@ impl Findings {
                 }
                 Err(problem) => self
                     .warnings
-                    .push(format!("{} was not taken in: {problem}", path.display())),
+                    .push(format!("{} was not registered: {problem}", path.display())),
             }
         }
     }
 }
 
-/// A path as it is stored. A link that leads out of the parent is followed: it was put there.
+/// A path as it is stored. A link that leads out of the parent is followed, because the user put it
+/// there.
 fn stored_path(path: &Path) -> Result<String, String> {
     super::arguments::canonical(path)
         .map(|path| path.display().to_string())
         .map_err(|error| error.to_string())
 }
 
-/// The name of what was found: the type's, behind the folder when it is not the parent's own.
+/// The name of a discovered resource: that of its type, prefixed by the folder unless it is the
+/// parent's own.
 fn segment(name: &TypeName, inside: &Path) -> String {
     let word = name.last_segment().trim_end_matches("-instance");
     let folder = inside
@@ -162,12 +164,12 @@ fn segment(name: &TypeName, inside: &Path) -> String {
 fn read_devcontainer(path: &Path) -> Result<Properties, String> {
     let bytes =
         read_regular(path, Links::Refuse, FILE_MAXIMUM).map_err(|error| error.to_string())?;
-    let bytes = bytes.ok_or("it is gone")?;
+    let bytes = bytes.ok_or("it no longer exists")?;
     let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
     devcontainer::properties(&text)
 }
 
-/// Which folders to look into.
+/// Folders to include and exclude.
 struct Patterns {
     include: Vec<Regex>,
     exclude: Vec<Regex>,
@@ -191,7 +193,7 @@ impl Patterns {
     }
 }
 
-/// A pattern of paths: `*` and `?` stay within a segment, `**` does not.
+/// A path pattern: `*` and `?` match within a segment, `**` across segments.
 fn glob(pattern: &str) -> Option<Regex> {
     let escaped = regex::escape(pattern.trim_end_matches('/'))
         .replace(r"\*\*/", "(?:.*/)?")
@@ -201,7 +203,7 @@ fn glob(pattern: &str) -> Option<Regex> {
     Regex::new(&format!("^{escaped}$")).ok()
 }
 
-/// The folder itself and those below it, by name, as deep and as many as allowed.
+/// The folder itself and those below it, by name, up to the maximum depth and number.
 fn folders(root: &Path, depth: u32, patterns: &Patterns) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![(root.to_owned(), 0)];

@@ -1,4 +1,4 @@
-//! The resource of a path: the registered one, or a new one.
+//! Finds the registered resource of a path, or registers a new one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::error::ResourceError;
 use super::registry::TypeRegistry;
 use super::service::ResourceService;
 
-/// The built-in types of which a resource can stand for a path.
+/// The built-in types whose resources can represent a path.
 const OF_A_PATH: [&str; 5] = [
     "git-checkout",
     "fs-directory",
@@ -22,9 +22,9 @@ const OF_A_PATH: [&str; 5] = [
 ];
 
 impl ResourceService {
-    /// The resource that is registered for a path, or one that is registered now: a checkout for the
-    /// root of a git repository, an SQLite database, a file or a folder. Its name is `local/` and the
-    /// name of the folder or file. Of any number of callers at once, all get the same resource.
+    /// The registered resource of a path, or a new one: a checkout for the root of a git repository,
+    /// an SQLite database, a file or a folder. Its name is `local/` and the name of the folder or
+    /// file. Concurrent callers all get the same resource.
     pub fn ensure_path(&self, path: &Path) -> Result<Resource, ResourceError> {
         let path = canonical(path)?;
         let location = path.display().to_string();
@@ -46,7 +46,7 @@ impl ResourceService {
         let name = ResourceName::for_file(&file_name);
         self.engine.write(move |unit| {
             resources::lock(unit)?;
-            // Someone else may have been first while we looked at the files.
+            // Another process may have registered it while this one inspected the files.
             if let Some(present) = registered(unit, &location, kind)? {
                 return Ok(present);
             }
@@ -55,10 +55,10 @@ impl ResourceService {
     }
 }
 
-/// The type that suits a path.
+/// The type that matches a path.
 fn kind_of(path: &Path) -> Result<&'static str, ResourceError> {
     if path.is_dir() {
-        // Git is asked only where a repository can be.
+        // Git is asked only where a repository is possible.
         let can_be = path.join(".git").exists() || path.join("HEAD").is_file();
         return match can_be.then(|| repository(path)) {
             Some(Ok(_)) => Ok("git-checkout"),
@@ -75,8 +75,7 @@ fn kind_of(path: &Path) -> Result<&'static str, ResourceError> {
     Ok(if is_sqlite(path) { "sqlite" } else { "fs-file" })
 }
 
-/// What a person registered for a location: of the type that suits it if there is one, else the
-/// oldest.
+/// The registered resource of a location: one of the matching type if it exists, else the oldest.
 fn registered(
     reader: &mut dyn Reader,
     location: &str,

@@ -1,16 +1,19 @@
-//! Why something with a resource or a resource type did not work.
+//! Errors of resources and resource types.
 
-use cleveragents_domain::{Code, Diagnose, InheritanceError, NameError, ResourceId, TypeRuleError};
+use cleveragents_domain::{
+    Code, Diagnose, Hint, InheritanceError, NameError, Placeholder, ResourceId, Suggestion,
+    TypeRuleError, hint, suggest,
+};
 use serde_json::{Value, json};
 
-/// Something that still refers to a resource.
+/// A reference to a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
     /// A project links it.
     Project(String),
-    /// It contains a resource by a hand-made link: parent and child.
+    /// It contains a resource by a manual link: parent and child.
     Child(String, String),
-    /// It lies below a resource by a hand-made link: parent and child.
+    /// It is below a resource by a manual link: parent and child.
     Parent(String, String),
 }
 
@@ -18,18 +21,17 @@ impl Holder {
     fn phrase(&self) -> String {
         match self {
             Self::Project(project) => format!("project {project} links it"),
-            Self::Child(parent, child) => format!("{child} lies below {parent}"),
-            Self::Parent(parent, child) => format!("{child} was put below {parent}"),
+            Self::Child(parent, child) => format!("{child} is below {parent}"),
+            Self::Parent(parent, child) => format!("{child} is linked below {parent}"),
         }
     }
 
-    fn command(&self, resource: &str) -> String {
+    /// The command that removes the reference.
+    fn release(&self, resource: &str) -> Suggestion {
         match self {
-            Self::Project(project) => {
-                format!("agents project unlink-resource {project} {resource}")
-            }
+            Self::Project(project) => suggest::project_unlink_resource(project, resource),
             Self::Child(parent, child) | Self::Parent(parent, child) => {
-                format!("agents resource unlink-child {parent} {child}")
+                suggest::resource_unlink_child(parent, child)
             }
         }
     }
@@ -58,154 +60,154 @@ pub enum ResourceError {
     /// Several resources have this prefix.
     #[error("`{reference}` matches {} resources", .candidates.len())]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         reference: String,
-        /// The resources it could mean.
+        /// The matching resources.
         candidates: Vec<(ResourceId, String)>,
     },
     /// The name is taken.
     #[error("resource `{name}` exists already, as {type_name}; nothing was changed")]
     Exists {
-        /// The name.
+        /// The name in conflict.
         name: String,
         /// The type of the resource that has it.
         type_name: String,
     },
-    /// A name is not well formed, or its namespace is not for users.
+    /// A name is not well formed, or its namespace is reserved.
     #[error(transparent)]
     Name(#[from] NameError),
     /// No type has this name.
     #[error("resource type `{name}` does not exist")]
     TypeNotFound {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// The type that was probably meant.
+        /// The most similar type.
         nearest: Option<String>,
     },
     /// A type of this name is registered.
     #[error("resource type `{0}` exists already; nothing was changed")]
     TypeExists(String),
-    /// The name belongs to the program.
+    /// The name belongs to a built-in type.
     #[error("`{0}` is a built-in resource type")]
     BuiltIn(String),
     /// The file is not a resource type.
-    #[error("the resource type is wrong{}: {message}", place_phrase(*.place))]
+    #[error("the resource type is invalid{}: {message}", place_phrase(*.place))]
     Malformed {
-        /// What is wrong.
+        /// Description of the problem.
         message: String,
-        /// Line and column, from 1.
+        /// Line and column, starting at 1.
         place: Option<(u64, u64)>,
-        /// The field that was probably meant.
+        /// The most similar field.
         nearest: Option<String>,
     },
-    /// The type breaks a rule.
+    /// The type violates a rule.
     #[error("resource type `{name}`: {rule}")]
     Rule {
-        /// The type.
+        /// Name of the type.
         name: String,
-        /// The rule.
+        /// The violated rule.
         rule: TypeRuleError,
     },
-    /// What the type inherits cannot be worked out.
+    /// The inheritance of the type cannot be resolved.
     #[error(transparent)]
     Inheritance(#[from] InheritanceError),
     /// Resources or types refer to the type.
     #[error("resource type `{name}` is in use by {}", users_phrase(.resources, .subtypes))]
     TypeInUse {
-        /// The type.
+        /// Name of the type.
         name: String,
-        /// The resources of it.
+        /// Resources of this type.
         resources: Vec<String>,
         /// The types that inherit from it.
         subtypes: Vec<String>,
     },
-    /// Only discovery makes resources of this type.
+    /// Only discovery creates resources of this type.
     #[error("resources of type `{0}` cannot be registered by hand")]
     NotAddable(String),
-    /// A value does not fit its argument.
+    /// A value is invalid for its argument.
     #[error("--{argument}: {problem}")]
     Argument {
-        /// The argument.
+        /// Name of the argument.
         argument: String,
-        /// What is wrong with its value.
+        /// Description of the problem.
         problem: String,
     },
-    /// There is nothing at this place.
+    /// The location does not exist.
     #[error("`{path}` cannot be used: {reason}")]
     Location {
-        /// The path.
+        /// The missing path.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         reason: String,
     },
-    /// What is there is not what the type needs.
+    /// The location does not contain what the type requires.
     #[error("`{path}` {problem}")]
     Unsuitable {
-        /// The path.
+        /// Path of the location.
         path: String,
-        /// What it is, or is not.
+        /// Description of the mismatch.
         problem: String,
     },
-    /// Something refers to the resource, or to what discovery found below it.
+    /// The resource, or a discovered one below it, is referred to.
     #[error("resource `{name}` is in use: {}; nothing was removed", phrases(.holders))]
     InUse {
-        /// The resource.
+        /// Name of the resource.
         name: String,
-        /// What refers to which resource.
+        /// Each referenced resource with its reference.
         holders: Vec<(String, Holder)>,
     },
-    /// Discovery made it, so it comes and goes with its parent.
-    #[error("resource `{name}` was discovered below {parent} and goes with it")]
+    /// The resource was discovered, so only its parent can be added or removed.
+    #[error("resource `{name}` was discovered below {parent} and is removed with it")]
     Discovered {
-        /// The resource.
+        /// Name of the resource.
         name: String,
-        /// What it was found below.
+        /// Name of the parent.
         parent: String,
     },
-    /// The types do not fit.
-    #[error("a {child} cannot lie below a {parent}")]
+    /// The types do not allow the link.
+    #[error("a {child} cannot be below a {parent}")]
     LinkNotAllowed {
-        /// The type of the parent.
+        /// Type of the parent.
         parent: String,
-        /// The type of the child.
+        /// Type of the child.
         child: String,
     },
-    /// The parent already lies below the child.
-    #[error("{parent} already lies below {child}, or is the same; the link would close a circle")]
+    /// The parent is already below the child.
+    #[error("{parent} already is below {child}, or is the same; the link would close a cycle")]
     Circle {
-        /// The parent.
+        /// Name of the parent.
         parent: String,
-        /// The child.
+        /// Name of the child.
         child: String,
     },
-    /// There is no such link.
-    #[error("{child} does not lie directly below {parent}")]
+    /// The link does not exist.
+    #[error("{child} is not directly below {parent}")]
     LinkNotFound {
-        /// The parent.
+        /// Name of the parent.
         parent: String,
-        /// The child.
+        /// Name of the child.
         child: String,
     },
-    /// There is such a link.
-    #[error("{child} lies below {parent} already")]
+    /// The link already exists.
+    #[error("{child} is below {parent} already")]
     LinkExists {
-        /// The parent.
+        /// Name of the parent.
         parent: String,
-        /// The child.
+        /// Name of the child.
         child: String,
     },
-    /// The link was made by discovery.
+    /// The link was created by discovery.
     #[error("{child} was discovered below {parent}; the link cannot be removed by hand")]
     DiscoveredLink {
-        /// The parent.
+        /// Name of the parent.
         parent: String,
-        /// The child.
+        /// Name of the child.
         child: String,
     },
-    /// Neither the resource nor anything above it has a strategy.
-    #[error("neither resource `{0}` nor anything above it can be isolated")]
+    /// Neither the resource nor any resource above it has a sandbox strategy.
+    #[error("neither resource `{0}` nor a resource above it can be isolated")]
     NoBoundary(String),
-    /// Git is not there.
+    /// The `git` program cannot be run.
     #[error("git cannot be run: {0}")]
     Git(String),
     /// The store failed.
@@ -267,7 +269,7 @@ impl Diagnose for ResourceError {
             Self::Unsuitable { .. } => Code::UnsuitableLocation,
             Self::InUse { .. } | Self::Discovered { .. } => Code::ResourceInUse,
             Self::LinkNotAllowed { .. } => Code::LinkNotAllowed,
-            Self::Circle { .. } => Code::LinkClosesCircle,
+            Self::Circle { .. } => Code::LinkCreatesCycle,
             Self::LinkNotFound { .. } => Code::LinkNotFound,
             Self::LinkExists { .. } => Code::LinkExists,
             Self::DiscoveredLink { .. } => Code::DiscoveredLink,
@@ -277,99 +279,101 @@ impl Diagnose for ResourceError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NotFound(_) => "run `agents resource list` to see the resources there are",
+    fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::NotFound(_) => hint!(
+                "run {} to list the resources",
+                suggest::resource_list()
+            ),
             Self::Ambiguous { candidates, .. } => {
                 let lines = candidates.iter().map(|(id, name)| format!("\n{id} {name}"));
-                return Some(format!(
-                    "give more characters of the id; the resources it could mean are:{}",
+                hint!(
+                    "give more characters of the id; it matches these resources:{}",
                     lines.collect::<String>()
-                ));
+                )
             }
             Self::Exists { .. } => {
-                "choose another name, or register it again with `--update` and the same type"
+                "choose another name, or register it again with `--update` and the same type".into()
             }
             Self::Name(_) => {
-                "a name is written like local/api-repo or local/api-repo/src, without a reserved namespace"
+                "a name is written like local/api-repo or local/api-repo/src, without a reserved namespace".into()
             }
             Self::TypeNotFound {
                 nearest: Some(nearest),
                 ..
-            } => {
-                return Some(format!(
-                    "did you mean `{nearest}`? run `agents resource type list` to see the types there are"
-                ));
-            }
-            Self::TypeNotFound { .. } => {
-                "run `agents resource type list` to see the types there are"
-            }
-            Self::TypeExists(_) => {
-                "replace its definition with `agents resource type add --update`"
-            }
+            } => hint!(
+                "did you mean `{}`? run {} to list the types",
+                nearest,
+                suggest::resource_type_list()
+            ),
+            Self::TypeNotFound { .. } => hint!(
+                "run {} to list the types",
+                suggest::resource_type_list()
+            ),
+            Self::TypeExists(_) => hint!(
+                "replace its definition with {}",
+                suggest::resource_type_add_update()
+            ),
             Self::BuiltIn(_) => {
-                "choose a name in your own namespace, and inherit from the built-in type if you need what it has"
+                "choose a name in your own namespace, and inherit from the built-in type to extend it".into()
             }
             Self::Malformed {
                 nearest: Some(nearest),
                 ..
-            } => return Some(format!("did you mean `{nearest}`?")),
+            } => hint!("did you mean `{}`?", nearest),
             Self::Malformed { .. } | Self::Rule { .. } => {
-                "docs/resources.md has an example of a resource type"
+                "docs/reference/resources.md has an example of a resource type".into()
             }
-            Self::Inheritance(_) => {
-                "inherit from a type that `agents resource type list` shows, through at most 5 levels"
-            }
-            Self::TypeInUse { .. } => "remove what uses it first",
-            Self::NotAddable(_) => {
-                "run `agents resource type list` and choose a type that can be added"
-            }
-            Self::Argument { .. } => {
-                "run `agents resource add TYPE --help` to see what the type takes"
-            }
-            Self::Location { .. } => "check the path, and that you may read it",
-            Self::Unsuitable { .. } => {
-                "give the path that the type needs, or choose another type with `agents resource type list`"
-            }
+            Self::Inheritance(_) => hint!(
+                "inherit from a type that {} lists, through at most 5 levels",
+                suggest::resource_type_list()
+            ),
+            Self::TypeInUse { .. } => "first remove the resources and types that use it".into(),
+            Self::NotAddable(_) => hint!(
+                "run {} and choose a type that can be added",
+                suggest::resource_type_list()
+            ),
+            Self::Argument { .. } => hint!(
+                "run {} to list the arguments of the type",
+                suggest::resource_add_help()
+            ),
+            Self::Location { .. } => "check the path, and that you may read it".into(),
+            Self::Unsuitable { .. } => hint!(
+                "give a path that matches the type, or choose another type with {}",
+                suggest::resource_type_list()
+            ),
             Self::InUse { holders, .. } => {
-                let commands: Vec<String> = holders
-                    .iter()
-                    .map(|(name, holder)| format!("`{}`", holder.command(name)))
-                    .collect();
-                return Some(format!("first run {}", commands.join(", ")));
+                let releases = holders.iter().map(|(name, holder)| holder.release(name).into());
+                hint!("first run {}", Hint::join(releases, ", "))
             }
-            Self::Discovered { parent, .. } => {
-                return Some(format!(
-                    "remove its parent with `agents resource remove {parent}`"
-                ));
-            }
-            Self::LinkNotAllowed { parent, .. } => {
-                return Some(format!(
-                    "run `agents resource type show {parent}` to see what may lie below it"
-                ));
-            }
-            Self::Circle { child, .. } => {
-                return Some(format!(
-                    "run `agents resource tree {child}` to see what lies below it"
-                ));
-            }
-            Self::LinkNotFound { parent, .. } | Self::LinkExists { parent, .. } => {
-                return Some(format!(
-                    "run `agents resource tree {parent}` to see what lies below it"
-                ));
-            }
-            Self::DiscoveredLink { parent, .. } => {
-                return Some(format!(
-                    "it goes when {parent} is removed, or when it is gone and `agents resource add --update` looks again"
-                ));
-            }
-            Self::NoBoundary(_) => {
-                "put it below a resource that can be isolated with `agents resource link-child`"
-            }
-            Self::Git(_) => "install git and make sure that it is in PATH",
+            Self::Discovered { parent, .. } => hint!(
+                "remove its parent with {}",
+                suggest::resource_remove(parent)
+            ),
+            Self::LinkNotAllowed { parent, .. } => hint!(
+                "run {} to list the types that may be below it",
+                suggest::resource_type_show(parent)
+            ),
+            Self::Circle { child, .. } => hint!(
+                "run {} to list the resources below it",
+                suggest::resource_tree(child)
+            ),
+            Self::LinkNotFound { parent, .. } | Self::LinkExists { parent, .. } => hint!(
+                "run {} to list the resources below it",
+                suggest::resource_tree(parent)
+            ),
+            Self::DiscoveredLink { parent, .. } => hint!(
+                "it is removed with {}, or by the next {} after its files are deleted",
+                parent,
+                suggest::resource_add_update(Placeholder("TYPE"), Placeholder("NAME"))
+            ),
+            Self::NoBoundary(_) => hint!(
+                "link it below a resource that can be isolated with {}",
+                suggest::resource_link_child()
+            ),
+            Self::Git(_) => "install git and make sure that it is in PATH".into(),
             Self::Store(error) => return error.hint(),
-        };
-        Some(hint.to_owned())
+        })
     }
 
     fn details(&self) -> Value {

@@ -1,27 +1,27 @@
-//! Reading a git repository with the `git` program.
+//! Reads a git repository with the `git` program.
 //!
-//! Git runs as sandboxes run it: nothing of a repository's configuration can start a command. Nothing
-//! here changes a repository.
+//! Git runs as in sandboxes: no configuration of a repository can start a command. Nothing here
+//! changes a repository.
 
 use std::path::{Path, PathBuf};
 
-use cleveragents_sandbox::{Error, Git, GitAnswer};
+use cleveragents_sandbox::{Error, Git, GitOutput};
 
-/// What a folder is to git.
+/// Repository that a folder belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitProbe {
-    /// The root of the working tree, when there is one and the folder is in it.
+    /// The root of the working tree, if one exists and contains the folder.
     pub root: Option<PathBuf>,
-    /// The folder that holds objects and refs.
+    /// The folder that contains objects and refs.
     pub common_dir: PathBuf,
     /// Whether the repository has no working tree.
     pub is_bare: bool,
 }
 
-/// Why a folder could not be read as a repository.
+/// Reason why a folder could not be read as a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitProblem {
-    /// Git says that it is none, or will not read it.
+    /// Git reports that it is none, or refuses to read it.
     NotARepository(String),
     /// Git cannot be started.
     Unavailable(String),
@@ -32,11 +32,12 @@ pub enum GitProblem {
     Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 pub struct GitState {
-    /// The branch that is checked out, none when a commit is.
+    /// The checked-out branch; `null` when a commit is checked out.
     pub branch: Option<String>,
-    /// The commit that is checked out, none before the first.
+    /// The checked-out commit; `null` before the first commit.
     pub commit: Option<String>,
-    /// How many paths differ from the commit, untracked ones included; none in a bare repository.
+    /// Number of paths that differ from the commit, including untracked ones; `null` in a bare
+    /// repository.
     pub dirty: Option<u64>,
 }
 
@@ -44,22 +45,22 @@ fn unavailable(error: &Error) -> GitProblem {
     GitProblem::Unavailable(error.to_string())
 }
 
-fn run(path: &Path, arguments: &[&str]) -> Result<GitAnswer, GitProblem> {
+fn run(path: &Path, arguments: &[&str]) -> Result<GitOutput, GitProblem> {
     Git::at(path)
         .try_run(arguments)
         .map_err(|error| unavailable(&error))
 }
 
-/// The first line of what git complained about.
-fn complaint(output: &GitAnswer) -> String {
+/// The first line of git's error output.
+fn complaint(output: &GitOutput) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().next().unwrap_or("it gave no reason");
     line.strip_prefix("fatal: ").unwrap_or(line).to_owned()
 }
 
-/// Asks git what a folder is.
+/// Asks git for the repository of a folder.
 pub fn git_probe(path: &Path) -> Result<GitProbe, GitProblem> {
-    // The root comes last: without a working tree git answers the others and then fails.
+    // The root comes last: without a working tree git prints the others and then fails.
     let output = run(
         path,
         &[
@@ -98,21 +99,21 @@ pub(super) fn has_branch(path: &Path, branch: &str) -> Result<bool, GitProblem> 
     Ok(output.code == Some(0))
 }
 
-fn line(output: &GitAnswer) -> Option<String> {
+fn line(output: &GitOutput) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout);
     (output.code == Some(0))
         .then(|| text.trim().to_owned())
         .filter(|text| !text.is_empty())
 }
 
-/// What is checked out, and how much of it was changed.
+/// The checked-out branch and commit, and the number of changed paths.
 pub(super) fn state(path: &Path, probe: &GitProbe) -> Result<GitState, GitProblem> {
     let branch = line(&run(path, &["symbolic-ref", "--quiet", "--short", "HEAD"])?);
     let commit = line(&run(path, &["rev-parse", "--verify", "--quiet", "HEAD"])?);
     let dirty = if probe.is_bare {
         None
     } else {
-        // Comparing a file may mean running its filter, so filters are taken out.
+        // Comparing a file may run its filter, so filters are disabled.
         let git = Git::at(path)
             .disarmed()
             .map_err(|error| unavailable(&error))?;

@@ -1,4 +1,4 @@
-//! Looking at what is there now, beside what is registered.
+//! Inspects the current state of a resource and compares it with the registration.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::error::ResourceError;
 use super::git::{self, GitProblem, GitState, git_probe};
 use super::service::ResourceService;
 
-/// What is at a location.
+/// Kind of the object at a location.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -19,33 +19,33 @@ pub enum Presence {
     File,
     /// A folder.
     Folder,
-    /// Something else, such as a socket.
+    /// Another kind, such as a socket.
     Other,
-    /// Nothing.
+    /// The location does not exist.
     Missing,
-    /// It cannot be looked at from here, such as an address.
+    /// It cannot be inspected from here, such as an address.
     Unknown,
 }
 
-/// A resource and what is there now.
+/// A resource and its current state.
 #[derive(Debug, Clone)]
 pub struct Inspection {
-    /// The resource.
+    /// Registered row.
     pub resource: Resource,
-    /// What is at its location.
+    /// Whether its location exists, and of which kind.
     pub presence: Presence,
-    /// The bytes of a file.
+    /// Size of a file in bytes.
     pub size: Option<u64>,
-    /// When a file or folder last changed.
+    /// Time of the last change of a file or folder.
     pub modified: Option<Timestamp>,
-    /// The state of a repository.
+    /// State of a repository.
     pub git: Option<GitState>,
-    /// What does not fit what is registered.
+    /// Differences from the registration.
     pub warnings: Vec<String>,
 }
 
 impl ResourceService {
-    /// Looks at a resource. Something that is missing or wrong is told, not an error.
+    /// Inspects a resource. A missing or changed location is a warning, not an error.
     pub fn inspect(&self, reference: &str) -> Result<Inspection, ResourceError> {
         let details = self.show(reference)?;
         let mut inspection = Inspection {
@@ -60,7 +60,7 @@ impl ResourceService {
             let name = &inspection.resource.type_name;
             inspection
                 .warnings
-                .push(format!("its type {name} does not exist any more"));
+                .push(format!("its type {name} no longer exists"));
             return Ok(inspection);
         };
         let path = inspection.resource.location.clone().unwrap_or_default();
@@ -72,7 +72,7 @@ impl ResourceService {
             inspection.presence = Presence::Missing;
             inspection
                 .warnings
-                .push(format!("there is nothing at {}", path.display()));
+                .push(format!("{} does not exist", path.display()));
             return Ok(inspection);
         };
         inspection.presence = if facts.is_file() {
@@ -94,14 +94,14 @@ impl ResourceService {
                 Ok(state) => inspection.git = Some(state),
                 Err(GitProblem::NotARepository(reason)) => inspection
                     .warnings
-                    .push(format!("it is not a git repository any more: {reason}")),
+                    .push(format!("it is no longer a git repository: {reason}")),
                 Err(GitProblem::Unavailable(reason)) => return Err(ResourceError::Git(reason)),
             }
         }
         if is_a(&kind, "sqlite") && !is_sqlite(path) {
             inspection
                 .warnings
-                .push("it is not an SQLite database any more".to_owned());
+                .push("it is no longer an SQLite database".to_owned());
         }
         Ok(inspection)
     }

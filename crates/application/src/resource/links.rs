@@ -1,4 +1,4 @@
-//! Putting resources below one another by hand.
+//! Manual links between parent and child resources.
 
 use cleveragents_domain::{InheritedType, Resource};
 use cleveragents_store::resources::{Link, Linking};
@@ -17,7 +17,7 @@ pub(super) fn ends(
     Ok((find(reader, parent)?, find(reader, child)?))
 }
 
-/// Whether one side says that the other may lie there.
+/// Whether either type allows the link.
 pub(super) fn is_allowed(parent: &InheritedType, child: &InheritedType) -> bool {
     let parent_allows = parent
         .whole
@@ -33,8 +33,8 @@ pub(super) fn is_allowed(parent: &InheritedType, child: &InheritedType) -> bool 
 }
 
 impl ResourceService {
-    /// Puts a resource below another. Of two callers that would close a circle together one is
-    /// refused.
+    /// Links a resource below another. If two callers together would create a cycle, one of them
+    /// fails.
     pub fn link_child(
         &self,
         parent: &str,
@@ -75,7 +75,7 @@ impl ResourceService {
         })
     }
 
-    /// Takes a resource away from below another. What discovery linked stays.
+    /// Removes a manual link. Links that discovery created stay.
     pub fn unlink_child(
         &self,
         parent: &str,

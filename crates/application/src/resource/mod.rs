@@ -1,8 +1,8 @@
-//! Resources: what plans work on, of which types, and how they lie below one another.
+//! Resources: what plans work on, their types, and their hierarchy.
 //!
-//! [`ResourceService`] registers types and resources, finds what lies below them, and says where the
-//! sandbox of a resource begins. Everything that is decided from stored rows is decided inside the
-//! unit of work that writes; files are looked at before it.
+//! [`ResourceService`] registers types and resources, discovers the resources below them, and
+//! determines the sandbox boundary of a resource. Decisions based on stored rows are made inside the
+//! unit of work that writes; files are inspected before it.
 
 mod add;
 mod arguments;
@@ -20,13 +20,13 @@ mod tree;
 mod types;
 mod yaml;
 
-pub use add::{NewResource, Outcome, Registered};
+pub use add::{NewResource, Outcome, RegisteredResource};
 pub use error::{Holder, ResourceError};
 pub use git::{GitProbe, GitProblem, GitState, git_probe};
 pub use inspect::{Inspection, Presence};
 pub use registry::TypeRegistry;
 pub use service::{Register, ResourceDetails, ResourceFilter, ResourceService};
-pub use tree::TreeNode;
+pub use tree::ResourceTreeNode;
 pub use types::RegisteredType;
 pub use yaml::resource_type_schema;
 

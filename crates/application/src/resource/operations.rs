@@ -1,13 +1,16 @@
 //! The operations on resources and their types.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{
     ArgumentType, AutoDiscovery, Capabilities, ChildType, Code, InheritedType, ProjectId, Resource,
     ResourceId, ResourceKind, ResourceType, SandboxStrategy, Timestamp, TypeName, Version,
 };
-use cleveragents_store::resources::Linked;
+use cleveragents_store::resources::LinkedResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,7 +18,7 @@ use serde_json::{Map, Value};
 use super::git::GitState;
 use super::inspect::Presence;
 use super::service::ResourceFilter;
-use super::tree::TreeNode;
+use super::tree::ResourceTreeNode;
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationEntry, OperationError, Requirement, Resolver,
     namespace_of, require_confirmation,
@@ -23,20 +26,16 @@ use crate::operation::{
 
 /// The operations on resources and their types.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<ListResources>(),
-    OperationEntry::of::<ShowResource>(),
-    OperationEntry::of::<InspectResource>(),
-    OperationEntry::of::<ShowResourceTree>(),
-    OperationEntry::of::<LinkChild>(),
-    OperationEntry::of::<UnlinkChild>(),
-    OperationEntry::of::<RemoveResource>(),
-    OperationEntry::of::<ListResourceTypes>(),
-    OperationEntry::of::<ShowResourceType>(),
+    OperationEntry::new::<ListResources>(),
+    OperationEntry::new::<ShowResource>(),
+    OperationEntry::new::<InspectResource>(),
+    OperationEntry::new::<ShowResourceTree>(),
+    OperationEntry::new::<LinkChild>(),
+    OperationEntry::new::<UnlinkChild>(),
+    OperationEntry::new::<RemoveResource>(),
+    OperationEntry::new::<ListResourceTypes>(),
+    OperationEntry::new::<ShowResourceType>(),
 ];
-
-const fn requires(permission: Permission) -> Requirement {
-    Requirement::new(Scope::Registry, permission)
-}
 
 /// Lists resources by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -64,7 +63,7 @@ pub struct ListedResource {
     pub name: String,
     #[serde(rename = "type")]
     pub type_name: String,
-    /// `null` when the type, which may be gone, names none.
+    /// `null` when the type, which may no longer exist, names none.
     pub sandbox_strategy: Option<SandboxStrategy>,
     /// Whether plans may only read it.
     pub read_only: bool,
@@ -99,7 +98,7 @@ pub struct ResourceListSummary {
 impl Operation for ListResources {
     const NAME: &'static str = "registry/resource/list";
     const SUMMARY: &'static str = "List resources";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ResourceList;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -127,14 +126,14 @@ impl Operation for ListResources {
     }
 }
 
-/// A resource with what its type says about it.
+/// A resource with the properties of its type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceInfo {
     pub id: ResourceId,
     pub name: String,
     #[serde(rename = "type")]
     pub type_name: String,
-    /// `null` when the type does not exist any more.
+    /// `null` when the type no longer exists.
     pub physical_virtual: Option<ResourceKind>,
     pub sandbox_strategy: Option<SandboxStrategy>,
     /// An absolute path, or an address without its password.
@@ -154,7 +153,7 @@ pub struct ResourceInfo {
 }
 
 impl ResourceInfo {
-    /// A resource; without a type when the type does not exist any more.
+    /// A resource; without a type if the type no longer exists.
     pub fn new(resource: Resource, kind: Option<&InheritedType>) -> Self {
         Self {
             properties: shown_properties(&resource, kind),
@@ -175,7 +174,7 @@ impl ResourceInfo {
     }
 }
 
-/// The properties of a resource without the passwords that an address may hold.
+/// The properties of a resource, without passwords in addresses.
 fn shown_properties(resource: &Resource, kind: Option<&InheritedType>) -> Map<String, Value> {
     let is_address = |name: &str| {
         kind.is_none_or(|kind| {
@@ -205,7 +204,8 @@ pub struct ShowResource {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ShownResource {
     pub resource: ResourceInfo,
-    /// The type and those it inherits from, the most special first; `null` when it is gone.
+    /// The type and those it inherits from, the most specific first; `null` when it no longer
+    /// exists.
     pub type_chain: Option<Vec<TypeName>>,
     pub parents: Vec<ResourceLink>,
     pub children: Vec<ResourceLink>,
@@ -223,8 +223,8 @@ pub struct ResourceLink {
     pub auto_discovered: bool,
 }
 
-impl From<Linked> for ResourceLink {
-    fn from(link: Linked) -> Self {
+impl From<LinkedResource> for ResourceLink {
+    fn from(link: LinkedResource) -> Self {
         Self {
             id: link.resource.id,
             name: link.resource.name.to_string(),
@@ -247,8 +247,8 @@ pub struct ProjectLinkInfo {
 
 impl Operation for ShowResource {
     const NAME: &'static str = "registry/resource/show";
-    const SUMMARY: &'static str = "Show what is registered about a resource";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const SUMMARY: &'static str = "Show a registered resource";
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ShownResource;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -273,8 +273,8 @@ impl Operation for ShowResource {
     }
 }
 
-/// Reports the present state of a resource on the machine of the database: files, branch, commit and
-/// uncommitted changes.
+/// Reports the current state of a resource on the machine of the database: files, branch, commit
+/// and uncommitted changes.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InspectResource {
@@ -295,7 +295,7 @@ pub struct InspectedResource {
     pub modified: Option<Timestamp>,
     /// Of a repository.
     pub git: Option<GitState>,
-    /// What does not match the registration; missing when everything does.
+    /// Differences from the registration; missing when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -323,8 +323,8 @@ impl From<Resource> for ResourcePlace {
 
 impl Operation for InspectResource {
     const NAME: &'static str = "registry/resource/inspect";
-    const SUMMARY: &'static str = "Inspect the present state of a resource";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const SUMMARY: &'static str = "Show the current state of a resource";
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = InspectedResource;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -352,10 +352,11 @@ impl Operation for InspectResource {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowResourceTree {
-    /// Name or id. Callers from other machines must give it; all trees are shown to others who do not.
+    /// Name or id. Required for callers from other machines; local callers get all trees without
+    /// it.
     #[serde(default)]
     pub reference: Option<String>,
-    /// Only resources of this type and of types that inherit from it, and what they are below.
+    /// Only resources of this type and of types that inherit from it, and their ancestors.
     #[serde(default)]
     pub type_name: Option<String>,
 }
@@ -381,8 +382,8 @@ pub struct ResourceNode {
     pub children: Vec<Self>,
 }
 
-impl From<TreeNode> for ResourceNode {
-    fn from(node: TreeNode) -> Self {
+impl From<ResourceTreeNode> for ResourceNode {
+    fn from(node: ResourceTreeNode) -> Self {
         Self {
             id: node.resource.id,
             name: node.resource.name.to_string(),
@@ -398,7 +399,7 @@ impl From<TreeNode> for ResourceNode {
 impl Operation for ShowResourceTree {
     const NAME: &'static str = "registry/resource/tree";
     const SUMMARY: &'static str = "Show the resources below a resource";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ResourceTree;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -421,7 +422,7 @@ impl Operation for ShowResourceTree {
     }
 }
 
-/// Puts a resource below another.
+/// Links a resource below another.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChild {
@@ -449,8 +450,8 @@ impl From<(Resource, Resource)> for ParentAndChild {
 
 impl Operation for LinkChild {
     const NAME: &'static str = "registry/resource/link-child";
-    const SUMMARY: &'static str = "Put a resource below another";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const SUMMARY: &'static str = "Link a resource below another";
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = ParentAndChild;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -477,7 +478,7 @@ pub struct UnlinkChild {
 impl Operation for UnlinkChild {
     const NAME: &'static str = "registry/resource/unlink-child";
     const SUMMARY: &'static str = "Remove the link between a resource and the one below it";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = ParentAndChild;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -521,7 +522,7 @@ pub struct ResourceRemoval {
 impl Operation for RemoveResource {
     const NAME: &'static str = "registry/resource/remove";
     const SUMMARY: &'static str = "Remove a resource; its files remain";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = RemovedResource;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -554,7 +555,7 @@ pub enum TypeSource {
 }
 
 impl TypeSource {
-    fn of(declared: &ResourceType) -> Self {
+    fn from_type(declared: &ResourceType) -> Self {
         if declared.is_built_in() {
             Self::BuiltIn
         } else {
@@ -562,7 +563,7 @@ impl TypeSource {
         }
     }
 
-    /// The word in reports.
+    /// The value in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BuiltIn => "built-in",
@@ -606,7 +607,7 @@ pub struct ListedSandbox {
 impl Operation for ListResourceTypes {
     const NAME: &'static str = "registry/resource-type/list";
     const SUMMARY: &'static str = "List resource types";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ResourceTypeList;
 
     fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -617,7 +618,7 @@ impl Operation for ListResourceTypes {
         let types = context.resources().types()?;
         let listed = types.all().map(|declared| ListedResourceType {
             name: declared.name.to_string(),
-            source: TypeSource::of(declared),
+            source: TypeSource::from_type(declared),
             description: declared.description.clone(),
             physical_virtual: declared.kind,
             user_addable: declared.user_addable,
@@ -653,7 +654,7 @@ pub struct ResourceTypeInfo {
     /// Whether users can register resources of it.
     pub user_addable: bool,
     pub inherits: Option<String>,
-    /// The type and those it inherits from, the most special first.
+    /// The type and those it inherits from, the most specific first.
     pub chain: Vec<TypeName>,
     /// The flags of `resource add`.
     pub cli_arguments: Vec<TypeArgument>,
@@ -663,7 +664,7 @@ pub struct ResourceTypeInfo {
     pub child_types: Vec<ChildType>,
     /// How resources of it are found below others.
     pub auto_discovery: Option<AutoDiscovery>,
-    /// What two resources must share to be the same; virtual types only.
+    /// The properties that two resources must share to be the same; virtual types only.
     pub equivalence: Vec<String>,
     pub sandbox: TypeSandbox,
     pub capabilities: Capabilities,
@@ -687,9 +688,9 @@ pub struct TypeArgument {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TypeSandbox {
     pub strategy: Option<SandboxStrategy>,
-    /// Whether their state can be stored and restored.
+    /// Whether their state can be checkpointed.
     pub checkpointable: bool,
-    /// What reads and writes their content.
+    /// The handler that reads and writes their content.
     pub handler: Option<String>,
 }
 
@@ -697,7 +698,7 @@ impl From<InheritedType> for ResourceTypeInfo {
     fn from(kind: InheritedType) -> Self {
         let InheritedType { whole, chain } = kind;
         let capabilities = whole.capabilities.unwrap_or_default();
-        let source = TypeSource::of(&whole);
+        let source = TypeSource::from_type(&whole);
         let arguments = whole.arguments.into_iter().map(|argument| TypeArgument {
             argument: format!("--{}", argument.name),
             required: argument.required,
@@ -732,7 +733,7 @@ impl From<InheritedType> for ResourceTypeInfo {
 impl Operation for ShowResourceType {
     const NAME: &'static str = "registry/resource-type/show";
     const SUMMARY: &'static str = "Show a resource type with everything that it inherits";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ResourceTypeInfo;
 
     fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {

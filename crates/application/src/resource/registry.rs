@@ -1,4 +1,4 @@
-//! [`TypeRegistry`]: the types of one moment, built-in and registered, with what they inherit.
+//! [`TypeRegistry`]: snapshot of all types, built-in and registered, with their inheritance.
 
 use cleveragents_domain::{
     InheritanceError, InheritedType, ResourceType, SandboxStrategy, TypeName, inherit, nearest,
@@ -7,14 +7,14 @@ use cleveragents_store::{Reader, resource_types};
 
 use super::error::ResourceError;
 
-/// Every type there is at one moment.
+/// Snapshot of all types.
 #[derive(Debug, Clone)]
 pub struct TypeRegistry {
     custom: Vec<ResourceType>,
 }
 
 impl TypeRegistry {
-    /// Reads the registered types.
+    /// Loads the registered types.
     pub(super) fn load(reader: &mut dyn Reader) -> Result<Self, cleveragents_store::Error> {
         Ok(Self {
             custom: resource_types::list(reader)?,
@@ -26,23 +26,23 @@ impl TypeRegistry {
         ResourceType::built_in().iter().chain(&self.custom)
     }
 
-    /// What a type declares.
+    /// The declaration of a type, without inherited parts.
     pub fn find(&self, name: &TypeName) -> Option<&ResourceType> {
         self.all().find(|declared| declared.name == *name)
     }
 
-    /// A type with what it inherits.
+    /// A type with everything it inherits.
     pub fn inherited(&self, name: &TypeName) -> Result<InheritedType, InheritanceError> {
         inherit(name, |wanted| self.find(wanted))
     }
 
-    /// The type that a person means: a built-in one, or one in `local/`.
+    /// The type with a name that a user gives: a built-in one, or one in `local/`.
     pub fn resolve(&self, reference: &str) -> Result<InheritedType, ResourceError> {
         let name = self.name_of(reference)?;
         Ok(self.inherited(&name)?)
     }
 
-    /// The whole name of the type that a person means.
+    /// The full name of the type that a user names.
     pub(super) fn name_of(&self, reference: &str) -> Result<TypeName, ResourceError> {
         let unknown = || ResourceError::TypeNotFound {
             name: reference.to_owned(),
@@ -55,13 +55,13 @@ impl TypeRegistry {
             .ok_or_else(unknown)
     }
 
-    /// Whether a type is another one or a special case of it.
+    /// Whether a type is `ancestor` or inherits from it.
     pub fn is_a(&self, name: &TypeName, ancestor: &TypeName) -> bool {
         self.inherited(name)
             .is_ok_and(|inherited| inherited.is_a(ancestor))
     }
 
-    /// How resources of a type are isolated, its own way or an inherited one.
+    /// The isolation strategy of a type, its own or an inherited one.
     pub fn strategy(&self, name: &TypeName) -> Option<SandboxStrategy> {
         self.inherited(name).ok()?.whole.sandbox_strategy
     }
@@ -70,7 +70,7 @@ impl TypeRegistry {
         nearest::best(reference, self.all().map(|declared| declared.name.as_str()))
     }
 
-    /// The same with one type more, or with another definition of it.
+    /// This registry with a type added or redefined.
     pub(super) fn with(mut self, declared: ResourceType) -> Self {
         self.custom.retain(|known| known.name != declared.name);
         self.custom.push(declared);

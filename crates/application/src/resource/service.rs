@@ -1,96 +1,95 @@
-//! [`ResourceService`]: finding, listing and removing resources.
+//! [`ResourceService`]: finds, lists and removes resources.
 
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    Boundary, InheritedType, Resource, ResourceId, ResourceName, SandboxStrategy, check_prefix,
+    Boundary, InheritedType, Resource, ResourceId, ResourceName, SandboxStrategy,
 };
 use cleveragents_store::projects::LinkingProject;
-use cleveragents_store::resources::{Link, Linked};
+use cleveragents_store::resources::{Link, LinkedResource};
 use cleveragents_store::{Engine, Reader, UnitOfWork, projects, resources};
 
 use super::error::{Holder, ResourceError};
 use super::registry::TypeRegistry;
+use crate::reference::find_referenced;
 
-/// How many candidates an ambiguous reference is answered with.
-const CANDIDATES: u64 = 20;
-
-/// What to do when something of the same name is registered.
+/// Behaviour when the name is already registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Register {
     /// Refuse.
     New,
-    /// Replace what is known of it.
+    /// Replace the registration.
     Update,
 }
 
-/// Which resources to list.
+/// Filter for the list of resources.
 #[derive(Debug, Clone, Default)]
 pub struct ResourceFilter {
-    /// Only those of this type and of types that inherit from it.
+    /// Only resources of this type and of types that inherit from it.
     pub type_name: Option<String>,
-    /// Only those that this project links.
+    /// Only resources that this project links.
     pub project: Option<String>,
 }
 
-/// A resource with what is usually looked at beside it, all of one moment.
+/// A resource with its type and links, in one consistent snapshot.
 #[derive(Debug, Clone)]
 pub struct ResourceDetails {
-    /// The resource.
+    /// Registered row.
     pub resource: Resource,
-    /// Its type with everything it inherits; none when the type is gone.
+    /// Its type with everything it inherits; `None` if the type no longer exists.
     pub inherited: Option<InheritedType>,
-    /// What it lies below.
-    pub parents: Vec<Linked>,
-    /// What lies below it.
-    pub children: Vec<Linked>,
+    /// Resources above it.
+    pub parents: Vec<LinkedResource>,
+    /// Resources below it.
+    pub children: Vec<LinkedResource>,
     /// The projects that link it.
     pub projects: Vec<LinkingProject>,
 }
 
-/// Keeps resources and their types. Cheap to clone.
+/// Manages resources and their types. Cheap to clone.
 #[derive(Clone)]
 pub struct ResourceService {
     pub(super) engine: Arc<Engine>,
 }
 
-/// Finds the resource that a person means: a whole id, a name, or the beginning of an id.
+/// Finds a resource by its full id, its name, or a prefix of its id.
 pub(crate) fn find(reader: &mut dyn Reader, reference: &str) -> Result<Resource, ResourceError> {
-    let missing = || ResourceError::NotFound(reference.to_owned());
-    if let Ok(id) = reference.parse::<ResourceId>() {
-        return resources::get(reader, id)?.ok_or_else(missing);
-    }
-    // `shop/src` is what it says, or else `local/shop/src`.
-    for text in [reference.to_owned(), format!("local/{reference}")] {
-        if let Ok(name) = text.parse::<ResourceName>()
-            && let Some(found) = resources::with_name(reader, &name)?
-        {
-            return Ok(found);
-        }
-    }
-    let prefix = check_prefix(reference).map_err(|_| missing())?;
-    let mut found = resources::with_prefix(reader, &prefix, CANDIDATES)?;
-    match found.len() {
-        0 => Err(missing()),
-        1 => Ok(found.remove(0)),
-        _ => Err(ResourceError::Ambiguous {
-            reference: reference.to_owned(),
-            candidates: found
-                .into_iter()
-                .map(|resource| (resource.id, resource.name.to_string()))
-                .collect(),
-        }),
-    }
+    find_referenced(
+        reader,
+        reference,
+        |reader| {
+            // `shop/src` is tried literally first, then as `local/shop/src`.
+            for text in [reference.to_owned(), format!("local/{reference}")] {
+                if let Ok(name) = text.parse::<ResourceName>()
+                    && let Some(found) = resources::with_name(reader, &name)?
+                {
+                    return Ok(vec![found]);
+                }
+            }
+            Ok(Vec::new())
+        },
+        |reader, prefix, limit| Ok(resources::with_prefix(reader, prefix, limit)?),
+        |found| match found.len() {
+            0 => ResourceError::NotFound(reference.to_owned()),
+            _ => ResourceError::Ambiguous {
+                reference: reference.to_owned(),
+                candidates: found
+                    .into_iter()
+                    .map(|resource| (resource.id, resource.name.to_string()))
+                    .collect(),
+            },
+        },
+    )
 }
 
 impl ResourceService {
-    /// A service on a database.
+    /// A service for a database.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
-    /// Finds the resource that a person means: a whole id, a name (`local/` may be left out), or at
-    /// least 6 characters of an id.
+    /// Finds a resource by its full id, its name (`local/` may be left out), or at least 6
+    /// characters of its id.
     pub fn resolve(&self, reference: &str) -> Result<Resource, ResourceError> {
         self.engine.read(|reader| find(reader, reference))
     }
@@ -102,7 +101,7 @@ impl ResourceService {
             .ok_or_else(|| ResourceError::NotFound(id.to_string()))
     }
 
-    /// Resources by name, each with how it is isolated.
+    /// Resources by name, each with its isolation strategy.
     pub fn list(
         &self,
         filter: &ResourceFilter,
@@ -140,7 +139,7 @@ impl ResourceService {
         })
     }
 
-    /// A resource, its type, what it lies below and what lies below it, and who links it.
+    /// A resource with its type, parents, children, and the projects that link it.
     pub fn show(&self, reference: &str) -> Result<ResourceDetails, ResourceError> {
         self.engine.read(|reader| {
             let resource = find(reader, reference)?;
@@ -156,9 +155,9 @@ impl ResourceService {
         })
     }
 
-    /// Where the sandbox of a resource begins: the resource itself when its type can be isolated,
-    /// else the nearest one above it. What was discovered inside a parent's own files is isolated
-    /// with the parent, so that the same files never have two sandboxes.
+    /// The sandbox boundary of a resource: the resource itself when its type can be isolated, else
+    /// the nearest one above it. A resource discovered inside a parent's own files is isolated with
+    /// the parent, so that the same files never have two sandboxes.
     pub fn boundary(&self, resource: ResourceId) -> Result<Boundary, ResourceError> {
         self.engine.read(|reader| {
             let types = TypeRegistry::load(reader)?;
@@ -196,8 +195,8 @@ impl ResourceService {
         })
     }
 
-    /// Removes a resource and what discovery found below it, unless something still refers to one
-    /// of them. Gives the resources that are gone, the one asked for first.
+    /// Removes a resource and the discovered ones below it, unless one of them is still referred
+    /// to. Returns the removed resources, the requested one first.
     pub fn remove(&self, reference: &str) -> Result<Vec<Resource>, ResourceError> {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {
@@ -227,8 +226,8 @@ impl ResourceService {
     }
 }
 
-/// Whether a resource was discovered among the files of a parent that can be isolated itself.
-fn is_part_of(resource: &Resource, parent: &Linked, types: &TypeRegistry) -> bool {
+/// Whether a resource was discovered among the files of a parent that can itself be isolated.
+fn is_part_of(resource: &Resource, parent: &LinkedResource, types: &TypeRegistry) -> bool {
     let lies_inside = match (&resource.location, &parent.resource.location) {
         (Some(inner), Some(outer)) => std::path::Path::new(inner).starts_with(outer),
         _ => false,
@@ -240,7 +239,7 @@ fn is_part_of(resource: &Resource, parent: &Linked, types: &TypeRegistry) -> boo
             .is_some_and(SandboxStrategy::isolates)
 }
 
-/// A resource and everything that discovery found below it, from the top down.
+/// A resource and all discovered ones below it, top down.
 pub(super) fn with_discovered(
     reader: &mut dyn Reader,
     resource: Resource,
@@ -258,7 +257,7 @@ pub(super) fn with_discovered(
     Ok(all)
 }
 
-/// What refers to resources from outside of them.
+/// References to the resources from outside them.
 pub(super) fn holders(
     reader: &mut dyn Reader,
     doomed: &[Resource],
@@ -286,7 +285,7 @@ pub(super) fn holders(
     Ok(found)
 }
 
-/// Removes resources that nothing refers to, and the links among them.
+/// Removes resources without references, and the links among them.
 pub(super) fn delete_all(
     unit: &mut UnitOfWork<'_>,
     doomed: &[Resource],

@@ -1,5 +1,5 @@
-//! The tree of resources, as far as it can be drawn: a resource below several others is drawn below
-//! each, with what is below it only the first time.
+//! The resources as trees for display: a resource with several parents appears below each, with its
+//! children only the first time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,18 +10,18 @@ use super::error::ResourceError;
 use super::registry::TypeRegistry;
 use super::service::{ResourceService, find};
 
-/// A resource and what lies below it.
+/// A resource and those below it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TreeNode {
-    /// The resource.
+pub struct ResourceTreeNode {
+    /// Registered row.
     pub resource: Resource,
-    /// How it is isolated.
+    /// Its isolation strategy.
     pub strategy: Option<SandboxStrategy>,
-    /// Whether discovery put it here.
+    /// Whether discovery created the link to its parent.
     pub auto_discovered: bool,
-    /// Whether what lies below it stands elsewhere in the tree already.
+    /// Whether its children are listed at an earlier place of the tree.
     pub is_repeated: bool,
-    /// What lies below it, by name.
+    /// Resources below it, by name.
     pub children: Vec<Self>,
 }
 
@@ -33,7 +33,7 @@ struct Forest<'f> {
 }
 
 impl Forest<'_> {
-    fn grow(&mut self, id: ResourceId, auto_discovered: bool) -> Option<TreeNode> {
+    fn grow(&mut self, id: ResourceId, auto_discovered: bool) -> Option<ResourceTreeNode> {
         let resource = (*self.resources.get(&id)?).clone();
         let mut links = self.below.get(&id).cloned().unwrap_or_default();
         links.sort_by_key(|link| self.resources.get(&link.child).map(|child| &child.name));
@@ -46,7 +46,7 @@ impl Forest<'_> {
                 .filter_map(|link| self.grow(link.child, link.auto_discovered))
                 .collect()
         };
-        Some(TreeNode {
+        Some(ResourceTreeNode {
             strategy: self.types.strategy(&resource.type_name),
             resource,
             auto_discovered,
@@ -56,25 +56,25 @@ impl Forest<'_> {
     }
 }
 
-/// Keeps what fits and what leads to it.
-fn prune(node: TreeNode, fits: &dyn Fn(&Resource) -> bool) -> Option<TreeNode> {
-    let children: Vec<TreeNode> = node
+/// Keeps matching nodes and their ancestors.
+fn prune(node: ResourceTreeNode, fits: &dyn Fn(&Resource) -> bool) -> Option<ResourceTreeNode> {
+    let children: Vec<ResourceTreeNode> = node
         .children
         .into_iter()
         .filter_map(|child| prune(child, fits))
         .collect();
     let keeps = !children.is_empty() || fits(&node.resource);
-    keeps.then_some(TreeNode { children, ..node })
+    keeps.then_some(ResourceTreeNode { children, ..node })
 }
 
 impl ResourceService {
     /// The tree below a resource, or all trees. With a type, only resources of it and of types that
-    /// inherit from it, and what they lie below.
+    /// inherit from it, and their ancestors.
     pub fn tree(
         &self,
         reference: Option<&str>,
         type_name: Option<&str>,
-    ) -> Result<Vec<TreeNode>, ResourceError> {
+    ) -> Result<Vec<ResourceTreeNode>, ResourceError> {
         self.engine.read(|reader| {
             let types = TypeRegistry::load(reader)?;
             let wanted = type_name

@@ -1,4 +1,4 @@
-//! Registering, listing and removing resource types.
+//! Registers, lists and removes resource types.
 
 use cleveragents_domain::{InheritedType, ResourceKind, ResourceType, TypeName};
 use cleveragents_store::{resource_types, resources};
@@ -9,27 +9,27 @@ use super::registry::TypeRegistry;
 use super::service::{Register, ResourceService};
 use super::yaml;
 
-/// A type that was registered.
+/// A registered type.
 #[derive(Debug, Clone)]
 pub struct RegisteredType {
     /// The type with everything it inherits.
     pub inherited: InheritedType,
-    /// What became of it.
+    /// Whether it was created, updated or unchanged.
     pub outcome: Outcome,
 }
 
 impl ResourceService {
-    /// The types of this moment.
+    /// Snapshot of all types.
     pub fn types(&self) -> Result<TypeRegistry, ResourceError> {
         Ok(self.engine.read(|reader| TypeRegistry::load(reader))?)
     }
 
-    /// The type that a person means, with everything it inherits.
+    /// The type that a user names, with everything it inherits.
     pub fn show_type(&self, reference: &str) -> Result<InheritedType, ResourceError> {
         self.types()?.resolve(reference)
     }
 
-    /// Registers the type that a YAML text describes. `variables` gives the values of `${NAME}`.
+    /// Registers the type that a YAML text describes. `variables` returns the values of `${NAME}`.
     pub fn add_type(
         &self,
         text: &str,
@@ -113,9 +113,9 @@ fn bare(name: &TypeName) -> TypeName {
     name.last_segment().parse().unwrap_or_else(|_| name.clone())
 }
 
-/// The type with whole names, and with the kind of what it inherits from when it names none.
+/// Completes names with their namespace, and sets the inherited kind if the text names none.
 fn complete(
-    written: &yaml::Written,
+    written: &yaml::ParsedType,
     registry: &TypeRegistry,
 ) -> Result<ResourceType, ResourceError> {
     let mut declared = written.declared.clone();
@@ -147,7 +147,7 @@ fn complete(
     Ok(declared)
 }
 
-/// Checks a new definition, and every type that inherits from it.
+/// Validates a new definition, and every type that inherits from it.
 fn check_all(registry: &TypeRegistry, declared: &ResourceType) -> Result<(), ResourceError> {
     let known = |name: &&TypeName| registry.find(name).is_none();
     let related = declared.parent_types.iter().chain(

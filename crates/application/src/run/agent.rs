@@ -1,58 +1,66 @@
-//! Asking a model for a node: a turn in a conversation of its own, the id of which follows from the run
-//! and the step. So whoever goes on with the run finds it, and goes on with the turn.
+//! Asks a model for a node: one turn in a conversation whose id is derived from the run and the
+//! step, so that a resumed run finds the conversation and resumes its turn.
 
 use cleveragents_actors::graph::ResponseFormat;
-use cleveragents_actors::ports::{
-    AgentCall, Allowance, Answer, Failure, FailureKind, StepPath, Taken,
-};
+use cleveragents_actors::ports::{AgentCall, Allowance, Answer, Failure, FailureKind, StepUsage};
 use cleveragents_domain::{
     EventKind, Metadata, NewMessage, Role, SessionId, TokenUsage, TurnState,
 };
 use cleveragents_models::{
-    CancellationToken, Model, ReasoningEffort, ResponseSchema, Retry, ToolCall, drop_optional_nulls,
+    CancellationToken, ChatMessage, Model, ReasoningEffort, ResponseSchema, drop_optional_nulls,
 };
-use cleveragents_store::messages::{Announce, Appended};
+use cleveragents_store::messages::{Announce, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{messages, runs, sessions, turns};
-use cleveragents_tools::{CallOutcome, check_value};
+use cleveragents_tools::{check_value, example};
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::context::RunWatcher;
+use super::trace;
 use super::usage::{self, answered};
 use super::work::{Work, broken, failure, refused};
 use crate::answer_json::json_values;
+use crate::observer::{AgentEvent, StepObserver};
 use crate::turn::{
-    TurnAllowance, TurnError, TurnObserver, TurnRequest, TurnSettings, TurnTools, Waiting,
+    TextAnswer, TurnAllowance, TurnError, TurnRequest, TurnSettings, TurnTools, Waiting,
 };
-use crate::unknown_outcome::Settled;
+use crate::unknown_outcome::UnknownOutcomeApprover;
 
-/// How often an answer that does not fit its schema may be given again.
+/// Maximum number of corrections of an answer that does not fit its schema.
 const CORRECTIONS: usize = 2;
 
-/// Nobody else takes turns in a conversation of a run, except one that dies.
+/// Only a process that died can have held the conversation of a run.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How far the conversation of a step is.
-enum Standing {
-    /// It has not begun.
+/// State of the conversation of a step.
+enum ConversationState {
+    /// It has not started.
     Absent,
     /// It waits for a question.
     Open,
     /// Its turn was interrupted.
     Interrupted,
-    /// It has an answer, after so many turns.
-    Answered { text: String, turns: usize },
-    /// Its turn failed: what was said in it is not gone on with.
+    /// It has an answer, after this number of turns.
+    Answered { answer: TurnAnswer, turns: usize },
+    /// Its turn failed; its messages are not reused.
     Failed,
 }
 
+/// How the model answered a turn.
+enum TurnAnswer {
+    /// In plain text.
+    Text(String),
+    /// With a report tool.
+    Report(Value),
+}
+
 impl Work<'_> {
-    /// Asks, or takes what an earlier attempt at the run got.
+    /// Asks the model, or takes the answer that an earlier attempt of the run stored.
     pub(super) fn ask(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
         let agent = call.agent;
-        let models = self.means.models;
+        let models = self.run_context.models;
         let model = match &agent.remote {
             Some(remote) => models.agent(&agent.name, remote),
             None => models.open(agent.model.as_deref()),
@@ -61,32 +69,33 @@ impl Work<'_> {
         let gate = self.gate(&agent.tools, &agent.skills, &agent.mcp_servers)?;
         let mut number = 0_u32;
         let mut prompt = Some(call.prompt.clone());
-        // What conversations took that earlier attempts at the run left failed.
-        let mut lost = Taken::default();
+        // Usage of the conversations that earlier attempts of the run left failed.
+        let mut lost = StepUsage::default();
         let (mut is_known, mut has_told) = (false, false);
         loop {
             let key = format!("{}~{}~{number}", call.path, call.attempt);
             let session = self.run.session(&key);
-            let standing = self.standing(session).map_err(broken)?;
+            let state = self.conversation_state(session).map_err(broken)?;
             if !is_known {
                 call.allowance.count(self.taken(session).map_err(broken)?);
                 is_known = true;
             }
-            match standing {
-                Standing::Failed => {
+            match state {
+                ConversationState::Failed => {
                     lost = lost.plus(self.taken(session).map_err(broken)?);
                     number += 1;
                     is_known = false;
                     continue;
                 }
-                Standing::Absent => self.begin(session, call)?,
-                Standing::Open => {}
-                Standing::Interrupted => prompt = None,
-                Standing::Answered { text, turns } => {
+                ConversationState::Absent => self.begin(session, call)?,
+                ConversationState::Open => {}
+                ConversationState::Interrupted => prompt = None,
+                ConversationState::Answered { answer, turns } => {
                     let taken = lost.plus(self.taken(session).map_err(broken)?);
-                    match answer(agent.response_format.as_ref(), &text) {
+                    match self.read_answer(agent.response_format.as_ref(), answer) {
                         Ok(value) => return Ok(Answer { value, taken }),
-                        // An earlier attempt at the run gave up on it: this one asks anew.
+                        // An earlier attempt of the run gave up on the step; this attempt asks
+                        // again.
                         Err(_) if turns > CORRECTIONS && !has_told => {
                             lost = taken;
                             number += 1;
@@ -102,11 +111,13 @@ impl Work<'_> {
                                 taken,
                             });
                         }
-                        Err(why) => prompt = Some(correction(&why)),
+                        Err(why) => {
+                            prompt = Some(self.correction(&why, agent.response_format.as_ref()));
+                        }
                     }
                 }
             }
-            self.tell(call, &gate, &model, session, prompt.clone())
+            self.run_turn(call, &gate, &model, session, prompt.clone())
                 .map_err(|failure| Failure {
                     taken: lost.plus(failure.taken),
                     ..failure
@@ -115,27 +126,85 @@ impl Work<'_> {
         }
     }
 
-    fn standing(&self, session: SessionId) -> Result<Standing, cleveragents_store::Error> {
+    fn conversation_state(
+        &self,
+        session: SessionId,
+    ) -> Result<ConversationState, cleveragents_store::Error> {
         self.engine.read(|reader| {
             if sessions::get(reader, session)?.is_none() {
-                return Ok(Standing::Absent);
+                return Ok(ConversationState::Absent);
             }
             let all = turns::of_session(reader, session)?;
             let Some(last) = all.last() else {
-                return Ok(Standing::Open);
+                return Ok(ConversationState::Open);
             };
             Ok(match last.state {
-                TurnState::Running => Standing::Interrupted,
-                TurnState::Failed => Standing::Failed,
-                TurnState::Complete => Standing::Answered {
-                    text: said(turns::steps(reader, last.id)?),
+                TurnState::Running => ConversationState::Interrupted,
+                TurnState::Failed => ConversationState::Failed,
+                TurnState::Complete => ConversationState::Answered {
+                    answer: self.answer_of(turns::steps(reader, last.id)?),
                     turns: all.len(),
                 },
             })
         })
     }
 
-    /// Makes the conversation with all that was said before, in one step.
+    fn answer_of(&self, steps: Vec<Value>) -> TurnAnswer {
+        let last = steps.iter().skip(steps.len().saturating_sub(2));
+        let last: Vec<ChatMessage> = last
+            .filter_map(|step| ChatMessage::deserialize(step).ok())
+            .collect();
+        match self.run_context.reports.reported(&last) {
+            Some(report) => TurnAnswer::Report(report),
+            None => TurnAnswer::Text(last_answer(steps)),
+        }
+    }
+
+    /// The answer as a value: a report, text, or JSON when it has a form.
+    fn read_answer(
+        &self,
+        format: Option<&ResponseFormat>,
+        answer: TurnAnswer,
+    ) -> Result<Value, String> {
+        let text = match answer {
+            TurnAnswer::Report(report) => return Ok(report),
+            TurnAnswer::Text(text) => text,
+        };
+        match format {
+            Some(format) => formatted(format, &text),
+            None if self.run_context.reports.text == TextAnswer::Report => {
+                self.run_context.reports.in_text(&text)
+            }
+            None => Ok(Value::String(text)),
+        }
+    }
+
+    /// The correction that a model receives when its answer has no usable form.
+    fn correction(&self, why: &str, format: Option<&ResponseFormat>) -> String {
+        let tools: Vec<String> = self
+            .run_context
+            .reports
+            .expected()
+            .map(|tool| format!("`{}`", tool.name))
+            .collect();
+        if tools.is_empty() {
+            let example = format.and_then(|format| example(&format.schema));
+            let example =
+                example.map_or_else(String::new, |example| format!(" Its form: {example}"));
+            return format!(
+                "Your answer cannot be used: {why}. Give the whole answer again, as one JSON value and nothing \
+                 else.{example}"
+            );
+        }
+        format!(
+            "Your answer is not a report: {why}. Call {} with the whole result; without tools, \
+             answer with its arguments as one JSON object and nothing else.",
+            tools.join(" or ")
+        )
+    }
+
+    /// Creates the conversation with all earlier messages in one transaction: messages of the
+    /// actor's state, or a copy of the conversation that this run continues.
     fn begin(&self, session: SessionId, call: &AgentCall<'_>) -> Result<(), Failure> {
         let mut earlier = Vec::new();
         for message in call.messages {
@@ -151,12 +220,12 @@ impl Work<'_> {
                 Some("system") => Role::System,
                 _ => Role::User,
             };
-            let text = self.means.redactor.text(&text).into_owned();
+            let text = self.run_context.redactor.text(&text).into_owned();
             let message: NewMessage = self
                 .sessions
                 .message(role, text, Metadata::new())
                 .map_err(|error| refused(error.to_string()))?;
-            earlier.push(Appended::from(message));
+            earlier.push(AppendedMessage::from(message));
         }
         let new = NewSession {
             owner: Some(runs::owner(self.run)),
@@ -168,9 +237,27 @@ impl Work<'_> {
             forked_from: None,
             created_at: None,
         };
+        let carried = self
+            .run_context
+            .carried
+            .filter(|_| call.messages.is_empty());
         self.engine
             .write(move |unit| {
                 sessions::insert(unit, session, &new, EventKind::SessionCreated)?;
+                let source = match carried {
+                    Some(run) => trace::last_conversation(unit, run)?,
+                    None => None,
+                };
+                if let Some(source) = source {
+                    let copied: Vec<AppendedMessage> = trace::messages(unit, source)?
+                        .into_iter()
+                        .map(|message| AppendedMessage {
+                            said_at: Some(message.created_at),
+                            message: NewMessage::copy_of(message),
+                        })
+                        .collect();
+                    messages::append(unit, session, &copied, Announce::Nothing)?;
+                }
                 if !earlier.is_empty() {
                     messages::append(unit, session, &earlier, Announce::Each)?;
                 }
@@ -179,7 +266,7 @@ impl Work<'_> {
             .map_err(broken)
     }
 
-    fn tell(
+    fn run_turn(
         &self,
         call: &AgentCall<'_>,
         gate: &cleveragents_tools::Gate,
@@ -187,10 +274,10 @@ impl Work<'_> {
         session: SessionId,
         prompt: Option<String>,
     ) -> Result<(), Failure> {
-        let means = self.means;
-        let observer = Observer {
+        let run_context = self.run_context;
+        let observer = StepObserver {
             path: call.path,
-            watcher: means.watcher,
+            observer: run_context.observer,
             is_streamed: call.is_streamed,
         };
         let waiting = Waiting {
@@ -202,50 +289,58 @@ impl Work<'_> {
             .turns
             .take(session, &waiting)
             .map_err(|error| self.failed(&error, session))?;
-        let approver = Settled {
-            unknown_outcome: means.unknown_outcome,
-            other: means.approver,
+        let approver = UnknownOutcomeApprover {
+            unknown_outcome: run_context.unknown_outcome,
+            other: run_context.approver,
         };
         let request = TurnRequest {
             prompt,
             model: Arc::clone(model),
-            plan: means.plan,
+            plan: run_context.plan,
             actor: call.actor.name.parse().ok(),
             system: self.system(call, model.as_ref()),
             tools: TurnTools {
                 gate,
-                mode: means.mode,
-                profile: means.profile,
-                guards: means.guards,
-                rules: means.rules,
-                workspace: means.workspace,
+                mode: run_context.mode,
+                profile: run_context.profile,
+                guards: run_context.guards,
+                rules: run_context.rules,
+                workspace: run_context.workspace,
                 approver: &approver,
-                deferred: means.deferred,
+                deferred: run_context.deferred,
             },
-            scopes: means.scopes.clone(),
-            redactor: means.redactor.clone(),
-            settings: settings(call, means.temperature)?,
-            allowance: &Granted(call.allowance),
+            reports: run_context.reports,
+            scopes: run_context.scopes.clone(),
+            redactor: run_context.redactor.clone(),
+            settings: self.settings(call, model.as_ref())?,
+            allowance: &RunAllowance(call.allowance),
             observer: &observer,
             cancel: call.cancel,
             stop: CancellationToken::new(),
         };
-        let told = self.turns.tell(&mut taken, &request);
-        means.watcher.answered(call.path);
-        let report = told.map_err(|error| self.failed(&error, session))?;
+        let result = self.turns.run(&mut taken, &request);
+        run_context
+            .observer
+            .event(&AgentEvent::AnswerComplete { path: None }.in_step(call.path));
+        let report = result.map_err(|error| self.failed(&error, session))?;
         for caveat in report.caveats() {
-            means.watcher.caveat(call.path, caveat);
+            let caveat = AgentEvent::Caveat {
+                path: None,
+                text: caveat.to_owned(),
+            };
+            run_context.observer.event(&caveat.in_step(call.path));
         }
         Ok(())
     }
 
-    /// Everything the model must keep in mind.
+    /// The instructions that are repeated in every request.
     fn system(&self, call: &AgentCall<'_>, model: &dyn Model) -> Vec<String> {
-        let mut system = self.means.instructions.clone();
+        let mut system = self.run_context.instructions.clone();
         system.extend(call.system.clone());
-        system.extend(self.means.sources.disclosure(&call.agent.skills));
-        // Shown to every model: not every provider can be bound to a schema while tools are offered.
-        if let Some(format) = &call.agent.response_format {
+        system.extend(self.run_context.sources.disclosure(&call.agent.skills));
+        // Every model receives the schema as text, because some providers cannot enforce one while
+        // tools are declared.
+        if let Some(format) = self.format(call, model) {
             let first = if model.capabilities().tools {
                 "Call the tools you need first. Then give"
             } else {
@@ -259,11 +354,60 @@ impl Work<'_> {
         system
     }
 
-    /// A turn that came to no end, with what it took all the same.
+    /// The JSON schema of a text answer. A model without tools answers with the arguments of its
+    /// report.
+    fn format(&self, call: &AgentCall<'_>, model: &dyn Model) -> Option<ResponseFormat> {
+        if let Some(format) = &call.agent.response_format {
+            return Some(format.clone());
+        }
+        let reports = &self.run_context.reports;
+        let is_expected = reports.text == TextAnswer::Report && !model.capabilities().tools;
+        let report = reports.expected().next().filter(|_| is_expected)?;
+        Some(ResponseFormat {
+            name: report.name.to_owned(),
+            schema: report.schema.clone(),
+            strict: false,
+        })
+    }
+
+    fn settings(&self, call: &AgentCall<'_>, model: &dyn Model) -> Result<TurnSettings, Failure> {
+        let agent = call.agent;
+        let standard = TurnSettings::default();
+        // The actor's own request limit replaces the default: the run counts requests and refuses
+        // the next one.
+        let asks = call.actor.graph.limits.max_model_calls;
+        let reasoning_effort = agent
+            .reasoning_effort
+            .as_ref()
+            .map(|word| {
+                serde_json::from_value::<ReasoningEffort>(Value::String(word.clone()))
+                    .map_err(|_| refused(format!("`{word}` is not a reasoning effort")))
+            })
+            .transpose()?;
+        Ok(TurnSettings {
+            max_steps: asks.map_or(standard.max_steps, |_| u32::MAX),
+            max_output_tokens: agent.max_output_tokens,
+            context_tokens: agent.memory.max_tokens,
+            temperature: self.run_context.temperature.or(agent.temperature),
+            reasoning_effort,
+            options: agent.options.clone(),
+            answer_limit: asks.filter(|_| !self.run_context.reports.offered.is_empty()),
+            response_schema: self.format(call, model).map(|format| ResponseSchema {
+                name: format.name,
+                schema: format.schema,
+                strict: format.strict,
+            }),
+            stream: call.is_streamed,
+            keeps_unfinished: true,
+            ..standard
+        })
+    }
+
+    /// The error of a failed turn, with its usage.
     fn failed(&self, error: &TurnError, session: SessionId) -> Failure {
         let kind = match error {
             TurnError::Cancelled => FailureKind::Cancelled,
-            TurnError::HumanNeeded(_) => FailureKind::HumanNeeded,
+            TurnError::HumanNeeded { .. } => FailureKind::HumanNeeded,
             TurnError::Budget { .. } => FailureKind::Refused,
             TurnError::Model(error) if error.is_retryable() => FailureKind::Timeout,
             TurnError::Store(_)
@@ -279,15 +423,15 @@ impl Work<'_> {
         }
     }
 
-    /// What a conversation took.
-    fn taken(&self, session: SessionId) -> Result<Taken, cleveragents_store::Error> {
+    /// Usage of a conversation.
+    fn taken(&self, session: SessionId) -> Result<StepUsage, cleveragents_store::Error> {
         self.engine
             .read(|reader| usage::of_session(reader, session))
     }
 }
 
-/// What the last answer of a turn said.
-fn said(steps: Vec<Value>) -> String {
+/// The text of the last answer of a turn.
+fn last_answer(steps: Vec<Value>) -> String {
     steps
         .into_iter()
         .rev()
@@ -295,11 +439,11 @@ fn said(steps: Vec<Value>) -> String {
         .unwrap_or_default()
 }
 
-/// The answer as a value: text, or JSON when it has a form.
-fn answer(format: Option<&ResponseFormat>, text: &str) -> Result<Value, String> {
-    let Some(format) = format else {
-        return Ok(Value::String(text.to_owned()));
-    };
+/// The JSON of an answer that fits its format.
+fn formatted(format: &ResponseFormat, text: &str) -> Result<Value, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty".to_owned());
+    }
     let mut misfit = None;
     for mut value in json_values(text) {
         drop_optional_nulls(&format.schema, &mut value);
@@ -311,81 +455,15 @@ fn answer(format: Option<&ResponseFormat>, text: &str) -> Result<Value, String> 
     Err(misfit.unwrap_or_else(|| "it holds no JSON value".to_owned()))
 }
 
-fn correction(why: &str) -> String {
-    format!(
-        "Your answer does not have the form that was asked for: {why}. Give the whole answer again, as one \
-         JSON value and nothing else."
-    )
-}
+/// Grants a turn the requests and calls that the limits of the run leave.
+struct RunAllowance<'a>(&'a dyn Allowance);
 
-fn settings(call: &AgentCall<'_>, temperature: Option<f64>) -> Result<TurnSettings, Failure> {
-    let agent = call.agent;
-    let standard = TurnSettings::default();
-    // An actor that says how often it may ask is bound by that: the run counts, and refuses one more.
-    let asks = call.actor.graph.limits.max_model_calls;
-    let reasoning_effort = agent
-        .reasoning_effort
-        .as_ref()
-        .map(|word| {
-            serde_json::from_value::<ReasoningEffort>(Value::String(word.clone()))
-                .map_err(|_| refused(format!("`{word}` is no reasoning effort")))
-        })
-        .transpose()?;
-    Ok(TurnSettings {
-        max_steps: asks.map_or(standard.max_steps, |_| u32::MAX),
-        max_output_tokens: agent.max_output_tokens,
-        context_tokens: agent.memory.max_tokens,
-        temperature: temperature.or(agent.temperature),
-        reasoning_effort,
-        options: agent.options.clone(),
-        response_schema: agent.response_format.as_ref().map(|format| ResponseSchema {
-            name: format.name.clone(),
-            schema: format.schema.clone(),
-            strict: format.strict,
-        }),
-        stream: call.is_streamed,
-        keeps_unfinished: true,
-        ..standard
-    })
-}
-
-/// Grants a turn what the limits of the run leave.
-struct Granted<'a>(&'a dyn Allowance);
-
-impl TurnAllowance for Granted<'_> {
+impl TurnAllowance for RunAllowance<'_> {
     fn ask(&self) -> bool {
         self.0.ask()
     }
 
     fn call(&self, calls: u64) -> bool {
         self.0.call(calls)
-    }
-}
-
-/// Tells whoever watches the run what goes on in a turn of it.
-struct Observer<'a> {
-    path: &'a StepPath,
-    watcher: &'a dyn RunWatcher,
-    is_streamed: bool,
-}
-
-impl TurnObserver for Observer<'_> {
-    fn text(&self, piece: &str) {
-        if self.is_streamed {
-            self.watcher.text(self.path, piece);
-        }
-    }
-
-    fn retrying(&self, retry: &Retry, shown: bool) {
-        let shown = shown && self.is_streamed;
-        self.watcher.retrying(self.path, retry, shown);
-    }
-
-    fn calling(&self, call: &ToolCall) {
-        self.watcher.calling(self.path, call);
-    }
-
-    fn called(&self, call: &ToolCall, outcome: &CallOutcome) {
-        self.watcher.called(self.path, call, outcome);
     }
 }

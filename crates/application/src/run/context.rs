@@ -1,34 +1,33 @@
-//! [`RunContext`]: what a run works with. The runtime assembles it (`runtime/`).
+//! [`RunContext`]: models, tools, permissions and limits of a run. The runtime assembles it
+//! (`runtime/`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cleveragents_actors::ports::RunObserver;
-use cleveragents_actors::ports::StepPath;
-use cleveragents_domain::{PlanId, RemoteAgent};
-use cleveragents_models::{Model, Redactor, Retry, ToolCall};
+use cleveragents_domain::{PlanId, RemoteAgent, RunId};
+use cleveragents_models::{Model, Redactor};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
-use cleveragents_tools::{
-    CallOutcome, Guards, PermissionRules, PlanMode, Registry, SafetyProfile, ToolName,
-};
+use cleveragents_tools::{Guards, PermissionRules, PlanMode, Registry, SafetyProfile, ToolName};
 
+use crate::observer::Observer;
 use crate::tool::{SandboxWorkspace, SpendScope};
+use crate::turn::ReportTools;
 
 /// Opens models by name.
 pub trait ModelSource: Sync {
-    /// A model; the usual one when no name is given.
+    /// Opens a model; the default model when no name is given.
     fn open(&self, name: Option<&str>) -> Result<Arc<dyn Model>, String>;
 
-    /// An agent on another machine, which answers like a model. `name` is that of its actor.
+    /// Opens an agent on another machine, which answers like a model. `name` is that of its actor.
     fn agent(&self, name: &str, _agent: &RemoteAgent) -> Result<Arc<dyn Model>, String> {
         Err(format!(
-            "`{name}` is an agent on another machine, and none is asked here"
+            "`{name}` is an agent on another machine, which cannot be asked here"
         ))
     }
 }
 
-/// Says which tools skills and servers bring.
+/// Lists the tools of skills and servers.
 pub trait ToolSources: Sync {
     /// The tools of a skill.
     fn skill(&self, name: &str) -> Result<Vec<ToolName>, String>;
@@ -36,13 +35,13 @@ pub trait ToolSources: Sync {
     /// The tools of a server.
     fn server(&self, name: &str) -> Result<Vec<ToolName>, String>;
 
-    /// What a model is told about the skills it has, beside their tools.
+    /// The instructions of the skills for a model, in addition to their tools.
     fn disclosure(&self, _skills: &[String]) -> Option<String> {
         None
     }
 }
 
-/// What to do about a call that was started and whose outcome is unknown, because its process died.
+/// What to do about a call that started and whose outcome is unknown, because its process died.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnknownOutcome {
     /// Ask the user.
@@ -54,72 +53,48 @@ pub enum UnknownOutcome {
     AssumeDone,
 }
 
-/// Who watches a run: its steps, and what goes on in them.
-pub trait RunWatcher: RunObserver {
-    /// A piece of the answer that people wait for.
-    fn text(&self, _path: &StepPath, _piece: &str) {}
-    /// An attempt to get an answer failed, and another follows. `shown` says whether pieces of the failed answer
-    /// were passed to [`text`](Self::text): they are void, and the answer restarts.
-    fn retrying(&self, _path: &StepPath, _retry: &Retry, _shown: bool) {}
-    /// The answer is whole.
-    fn answered(&self, _path: &StepPath) {}
-    /// A tool is about to be called.
-    fn calling(&self, _path: &StepPath, _tool: &ToolCall) {}
-    /// A tool was called.
-    fn called(&self, _path: &StepPath, _tool: &ToolCall, _outcome: &CallOutcome) {}
-    /// What a person must know before relying on an answer, such as that it is cut.
-    fn caveat(&self, _path: &StepPath, _what: &str) {}
-}
-
-/// Nobody watches.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Unheard;
-
-impl RunObserver for Unheard {
-    fn watches(&self) -> bool {
-        false
-    }
-}
-
-impl RunWatcher for Unheard {}
-
-/// What a run works with.
+/// Everything that a run needs.
 pub struct RunContext<'a> {
     /// Models.
     pub models: &'a dyn ModelSource,
-    /// Every tool there is.
+    /// All registered tools.
     pub registry: &'a Registry,
-    /// What skills and servers bring of them.
+    /// The tools of skills and servers.
     pub sources: &'a dyn ToolSources,
-    /// Tools that models are not told of: they find them by searching.
+    /// Deferred tools: requests do not declare them until the model finds them by searching.
     pub deferred: &'a BTreeSet<ToolName>,
-    /// Tools that every agent has beside its own.
+    /// Tools that every agent has in addition to its own.
     pub extra_tools: &'a [ToolName],
-    /// The plan for which it runs.
+    /// The plan that the run belongs to.
     pub plan: Option<PlanId>,
-    /// What the run may do.
+    /// What tools may do.
     pub mode: PlanMode,
-    /// How careful to be.
+    /// The safety profile.
     pub profile: &'a SafetyProfile,
-    /// Limits of what runs by itself.
+    /// Guards: limits of calls that run without approval.
     pub guards: &'a Guards,
-    /// What is allowed, asked and denied.
+    /// The permission rules.
     pub rules: &'a PermissionRules,
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// Who is asked.
+    /// Asked for approvals and answers.
     pub approver: &'a dyn Approver,
-    /// What may be spent, by whom.
+    /// Spending limits.
     pub scopes: Vec<SpendScope>,
     /// Standing instructions for every model.
     pub instructions: Vec<String>,
-    /// How freely models choose words, over what the actor says.
+    /// Tools with which agents report their results.
+    pub reports: ReportTools<'a>,
+    /// The run whose last conversation every conversation of this run starts with. Its messages are
+    /// copied.
+    pub carried: Option<RunId>,
+    /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
-    /// Takes secrets out of what is stored and shown.
+    /// Removes secrets from stored and shown text.
     pub redactor: Redactor,
-    /// Who watches.
-    pub watcher: &'a dyn RunWatcher,
-    /// What stops the run.
+    /// Receives progress events.
+    pub observer: &'a dyn Observer,
+    /// Stops the run.
     pub cancel: &'a Cancel,
     /// What to do about a call whose outcome is unknown.
     pub unknown_outcome: UnknownOutcome,

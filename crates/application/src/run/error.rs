@@ -1,52 +1,52 @@
-//! Why a run cannot begin, or did not come to its end.
+//! Why a run cannot start, or did not finish.
 
 use cleveragents_actors::RunError;
-use cleveragents_domain::{Code, Diagnose, RunId};
+use cleveragents_domain::{Code, Diagnose, Hint, Placeholder, RunId, hint, suggest};
 use serde_json::{Value, json};
 
 use crate::lease::LeaseError;
 
-/// A run that stopped before its end.
+/// A run that stopped before it finished.
 #[derive(Debug)]
 pub struct StoppedRun {
     /// The run.
     pub run: RunId,
-    /// Why.
+    /// The reason.
     pub why: RunError,
 }
 
-/// Why a run cannot be had, begun or gone on with.
+/// Why a run cannot be found, started or resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunServiceError {
-    /// There is no such run, or there are several.
+    /// No run, or more than one run, has an id with this prefix.
     #[error("{} run has an id that begins with `{reference}`", if .candidates.is_empty() { "no" } else { "more than one" })]
     NotFound {
-        /// The id as it was given.
+        /// The id as the caller gave it.
         reference: String,
-        /// Some that begin with it.
+        /// Some ids with that prefix.
         candidates: Vec<RunId>,
     },
-    /// The run came to its end.
-    #[error("the run {run} is over: it is {state}")]
+    /// The run is finished.
+    #[error("the run {run} has ended: it is {state}")]
     Over {
         /// The run.
         run: RunId,
-        /// How it ended.
+        /// Its final state.
         state: &'static str,
     },
-    /// Somebody else works on it.
+    /// Another process works on the run.
     #[error("the run {run} is being worked on by {owner}")]
     Busy {
         /// The run.
         run: RunId,
-        /// By whom.
+        /// The process that works on it.
         owner: String,
     },
-    /// It stopped before its end.
+    /// The run stopped before it finished.
     #[error("{}", .0.why)]
     Stopped(Box<StoppedRun>),
-    /// The replay came to another result.
-    #[error("the replay of {run} came to another state than the run: `{key}` differs")]
+    /// The replay ended in another state.
+    #[error("the replay of {run} ended in another state than the run: `{key}` differs")]
     ReplayDiffers {
         /// The run.
         run: RunId,
@@ -86,28 +86,33 @@ impl Diagnose for RunServiceError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
-            Self::NotFound { .. } => Some(
-                "give six or more characters of an id; `agents run list` shows them".to_owned(),
-            ),
-            Self::Over { run, .. } => Some(format!("`agents run show {run}` shows what it did")),
-            Self::Busy { run, .. } => Some(format!(
-                "watch it with `agents run show {run}`, or stop it with `agents run cancel {run}`"
+            Self::NotFound { .. } => Some(hint!(
+                "give six or more characters of an id; {} shows them",
+                suggest::run_list()
+            )),
+            Self::Over { run, .. } => Some(hint!("{} shows what it did", suggest::run_show(run))),
+            Self::Busy { run, .. } => Some(hint!(
+                "watch it with {}, or stop it with {}",
+                suggest::run_show(run),
+                suggest::run_cancel(run)
             )),
             Self::Stopped(stopped) if stopped.why.would_repeat() => {
                 let what = stopped.why.hint().unwrap_or_default();
-                Some(format!(
-                    "{what}. A run keeps the files it began with: correct the actor and run it anew; \
-                     `agents run show {}` shows the steps that were finished",
-                    stopped.run
+                Some(hint!(
+                    "{}. A run keeps the files it started with: correct the actor and start a new \
+                     run; {} shows the steps that were finished",
+                    what,
+                    suggest::run_show(stopped.run)
                 ))
             }
             Self::Stopped(stopped) if matches!(stopped.why, RunError::HumanNeeded { .. }) => {
-                Some(format!(
-                    "`agents run show {0}` shows the question; answer it at a terminal with \
-                     `agents run resume {0}`, or anywhere with `agents run resume {0} --answer TEXT`",
-                    stopped.run
+                Some(hint!(
+                    "{} shows the question; answer it at a terminal with {}, or anywhere with {}",
+                    suggest::run_show(stopped.run),
+                    suggest::run_resume(stopped.run),
+                    suggest::run_resume_with_answer(stopped.run, Placeholder("TEXT"))
                 ))
             }
             Self::Stopped(stopped) => {
@@ -115,16 +120,18 @@ impl Diagnose for RunServiceError {
                     RunError::Node { .. } | RunError::Limit { .. } => stopped.why.hint(),
                     _ => None,
                 };
-                let what = what.map(|what| format!("{what}; ")).unwrap_or_default();
-                Some(format!(
-                    "{what}finished steps are kept: `agents run show {0}` shows them, \
-                     `agents run resume {0}` goes on",
-                    stopped.run
+                let what = what.map(|what| hint!("{}; ", what)).unwrap_or_default();
+                Some(hint!(
+                    "{}finished steps are kept: {} shows them, {} resumes the run",
+                    what,
+                    suggest::run_show(stopped.run),
+                    suggest::run_resume(stopped.run)
                 ))
             }
-            Self::ReplayDiffers { run, .. } => Some(format!(
-                "the actor or the program is not what it was: `agents run show {run}` tells the \
-                 hash of the actor's file"
+            Self::ReplayDiffers { run, .. } => Some(hint!(
+                "the actor or the program has changed since the run: {} shows the hash of the \
+                 actor's file",
+                suggest::run_show(run)
             )),
             Self::Lease(error) => error.hint(),
             Self::Store(error) => error.hint(),

@@ -1,4 +1,4 @@
-//! [`StoreLog`]: finished steps as rows.
+//! [`StoreLog`]: stores finished steps as rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use cleveragents_models::Redactor;
 use cleveragents_store::{Engine, Error, leases, runs};
 use serde_json::Value;
 
-/// Keeps the steps of a run in the store, under the lease of the run.
+/// Stores the steps of a run, under the lease of the run.
 pub(super) struct StoreLog {
     engine: Arc<Engine>,
     run: RunId,
@@ -20,7 +20,7 @@ pub(super) struct StoreLog {
 }
 
 impl StoreLog {
-    /// The log of a run, with what is in it.
+    /// The log of a run, with its stored steps.
     pub(super) fn open(
         engine: Arc<Engine>,
         run: RunId,
@@ -76,10 +76,10 @@ impl StepLog for StoreLog {
     }
 }
 
-/// Steps that are only looked up: for replays, in which nothing may be done.
-pub(super) struct Recorded(pub(super) HashMap<String, Step>);
+/// A read-only log for replays: it looks steps up and stores nothing.
+pub(super) struct ReplayLog(pub(super) HashMap<String, Step>);
 
-impl StepLog for Recorded {
+impl StepLog for ReplayLog {
     fn recall(&self, path: &StepPath) -> Option<Step> {
         self.0.get(path).cloned()
     }

@@ -1,9 +1,9 @@
-//! Runs of actors: every finished node is a row before the run goes on, so a run that was cut off
-//! anywhere is gone on with by whoever comes next.
+//! Runs of actors: every finished node is stored before the run continues, so that any process can
+//! resume an interrupted run.
 //!
-//! The walk itself is that of `cleveragents-actors`; here are what it asks for: [`StoreLog`](log) keeps
-//! steps, [`Work`](work) asks models and calls tools, and [`RunService`] begins, goes on with, stops and
-//! lists runs.
+//! `cleveragents-actors` walks the graph; this module implements what it needs: [`StoreLog`](log)
+//! stores steps, [`Work`](work) asks models and calls tools, and [`RunService`] starts, resumes,
+//! cancels and lists runs.
 
 mod agent;
 mod context;
@@ -17,7 +17,7 @@ mod trace;
 mod usage;
 mod work;
 
-pub use context::{ModelSource, RunContext, RunWatcher, ToolSources, Unheard, UnknownOutcome};
+pub use context::{ModelSource, RunContext, ToolSources, UnknownOutcome};
 pub use error::{RunServiceError, StoppedRun};
 pub use question::{GivenAnswer, OpenQuestion};
 pub use service::{RunReport, RunService, RunStart, RunView, StepView, run_namespace};

@@ -1,5 +1,5 @@
-//! [`OpenQuestion`]: what a run that waits asks the user, and [`GivenAnswer`], which answers it when the run
-//! resumes without a terminal.
+//! [`OpenQuestion`]: what a waiting run asks the user, and [`GivenAnswer`], which answers it when
+//! the run resumes without a terminal.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,13 +16,13 @@ use crate::turn::is_for_a_person;
 /// The tool whose calls are questions.
 const ASK_USER: &str = "builtin/ask-user";
 
-/// What a waiting run asks.
+/// The question of a waiting run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum OpenQuestion {
     /// A question of a model.
     Question {
-        /// What is asked.
+        /// The question.
         text: String,
         /// Answers to choose from; anything when empty.
         options: Vec<String>,
@@ -39,7 +39,7 @@ pub enum OpenQuestion {
 }
 
 impl OpenQuestion {
-    fn of(row: &ToolInvocation) -> Self {
+    fn from_row(row: &ToolInvocation) -> Self {
         if row.tool != ASK_USER {
             return Self::Approval {
                 tool: row.tool.clone(),
@@ -72,7 +72,7 @@ impl OpenQuestion {
     }
 }
 
-/// The questions of a run that nobody was there to answer, oldest first.
+/// The unanswered questions of a run, oldest first.
 pub(super) fn open_questions(
     reader: &mut dyn Reader,
     run: RunId,
@@ -80,7 +80,7 @@ pub(super) fn open_questions(
     let mut open: Vec<ToolInvocation> = Vec::new();
     for session in runs::sessions(reader, run)? {
         for row in invocations::of_session(reader, session)? {
-            // A call that was made again has a later row.
+            // A repeated call has a later row.
             open.retain(|known| known.session != row.session || known.call_id != row.call_id);
             if is_for_a_person(&row) {
                 open.push(row);
@@ -88,13 +88,14 @@ pub(super) fn open_questions(
         }
     }
     open.sort_by_key(|row| row.id);
-    Ok(open.iter().map(OpenQuestion::of).collect())
+    Ok(open.iter().map(OpenQuestion::from_row).collect())
 }
 
-/// Answers one open question of a run, once; everything else is asked of another approver.
+/// Answers one open question of a run, once; passes every other question to another approver.
 pub struct GivenAnswer<'a> {
     question: OpenQuestion,
-    /// Whether the run waits for nothing else, so that whatever it asks first is this question.
+    /// Whether this is the only open question of the run, so that the next question must be this
+    /// one.
     is_only: bool,
     answer: Mutex<Option<String>>,
     other: &'a dyn Approver,

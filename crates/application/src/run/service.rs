@@ -1,30 +1,31 @@
-//! [`RunService`]: begins runs, goes on with them, stops and lists them.
+//! [`RunService`]: starts, resumes, cancels and lists runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cleveragents_actors::ports::{AgentCall, Answer, ToolStep};
-use cleveragents_actors::ports::{Executor, Failure, FailureKind, Step, Unwatched};
+use cleveragents_actors::ports::{Executor, Failure, FailureKind, NoObserver, Step};
 use cleveragents_actors::{Actor, Outcome, Run as Walk, RunError, State};
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Scope};
 use cleveragents_domain::{
     Diagnose as _, EventKind, LeaseSubject, Name, Run, RunId, RunState, Timestamp, TokenUsage, Ttl,
-    check_prefix,
 };
 use cleveragents_models::Redactor;
 use cleveragents_process::Cancel;
-use cleveragents_store::runs::{Ended, NewRun, RunFilter, RunPage};
+use cleveragents_store::runs::{NewRun, RunFilter, RunPage, RunResult};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{Engine, Error, invocations, leases, runs, sessions};
 use serde_json::{Map, Value, json};
 
 use super::context::RunContext;
 use super::error::{RunServiceError, StoppedRun};
-use super::log::{Recorded, StoreLog, read};
+use super::log::{ReplayLog, StoreLog, read};
 use super::question::{OpenQuestion, open_questions};
 use super::usage;
 use super::work::Work;
 use crate::lease::{HeldLease, LeaseError, LeaseService};
+use crate::observer::NodeObserver;
+use crate::reference::{find_referenced, unnamed};
 use crate::session::SessionService;
 use crate::turn::TurnService;
 use crate::watch::Watch;
@@ -32,12 +33,9 @@ use crate::watch::Watch;
 /// Values by name.
 type Values = Map<String, Value>;
 
-/// So many candidates are named when a prefix means several.
-const CANDIDATES: u64 = 5;
-
-/// What a run begins with.
+/// Everything that a run starts with.
 pub struct RunStart {
-    /// Its id.
+    /// The id of the run.
     pub id: RunId,
     /// The namespace of the plan, project or caller that starts it.
     pub namespace: String,
@@ -47,11 +45,11 @@ pub struct RunStart {
     pub actor_hash: String,
     /// The files of the actor and of all that it refers to.
     pub definitions: Value,
-    /// The state it begins with.
+    /// The initial state.
     pub input: Map<String, Value>,
     /// Values that templates see as `context`.
     pub context: Map<String, Value>,
-    /// How it is asked to run, for whoever goes on with it.
+    /// The options of the run, stored for the process that resumes it.
     pub options: Value,
 }
 
@@ -80,7 +78,7 @@ pub fn run_namespace(caller: &Caller, project: Option<&str>, actor: &str) -> Str
     }
 }
 
-/// What a run did.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct RunReport {
     /// The run.
@@ -94,22 +92,22 @@ pub struct RunReport {
 pub struct RunView {
     /// The run.
     pub run: Run,
-    /// Who works on it, if anybody does.
+    /// The process that works on it, if any.
     pub owner: Option<String>,
-    /// Its finished steps, in the order in which they were finished.
+    /// Its finished steps, in the order in which they finished.
     pub steps: Vec<StepView>,
-    /// Whether the price of every model that it asked is known.
+    /// Whether the price of every model that it called is known.
     pub is_cost_known: bool,
-    /// What it asks while it waits, oldest first.
+    /// The open questions while it waits, oldest first.
     pub questions: Vec<OpenQuestion>,
 }
 
 /// A finished step.
 #[derive(Debug)]
 pub struct StepView {
-    /// Its number.
+    /// Its number in the run, from 1.
     pub number: u64,
-    /// What it is.
+    /// The stored record.
     pub step: Step,
     /// When it was stored.
     pub stored_at: Timestamp,
@@ -145,16 +143,16 @@ impl RunService {
         self
     }
 
-    /// Begins a run and does it.
+    /// Starts a run and executes it.
     pub fn start(
         &self,
         start: &RunStart,
-        means: &RunContext<'_>,
+        run_context: &RunContext<'_>,
     ) -> Result<RunReport, RunServiceError> {
         let id = start.id;
         let lease = self.take(id)?;
-        let input = redacted(&means.redactor, &start.input);
-        let context = redacted(&means.redactor, &start.context);
+        let input = redacted(&run_context.redactor, &start.input);
+        let context = redacted(&run_context.redactor, &start.context);
         let new = NewRun {
             id,
             namespace: start.namespace.clone(),
@@ -180,15 +178,15 @@ impl RunService {
             sessions::insert(unit, id.session(""), &session, EventKind::SessionCreated)?;
             runs::insert(unit, &new)
         })?;
-        self.drive(id, &start.actor, (&input, &context), means, &lease)
+        self.drive(id, &start.actor, (&input, &context), run_context, &lease)
     }
 
-    /// Goes on with a run that was interrupted, failed, was stopped or waits.
+    /// Resumes a run that was interrupted, failed, was stopped or waits.
     pub fn resume(
         &self,
         id: RunId,
         actor: &Arc<Actor>,
-        means: &RunContext<'_>,
+        run_context: &RunContext<'_>,
     ) -> Result<RunReport, RunServiceError> {
         let run = self.get(id)?;
         if run.state == RunState::Complete {
@@ -204,7 +202,7 @@ impl RunService {
             return Err(over(&self.get(id)?));
         }
         let (input, context) = begun_with(&run)?;
-        self.drive(id, actor, (&input, &context), means, &lease)
+        self.drive(id, actor, (&input, &context), run_context, &lease)
     }
 
     fn drive(
@@ -212,13 +210,13 @@ impl RunService {
         id: RunId,
         actor: &Arc<Actor>,
         (input, context): (&Map<String, Value>, &Map<String, Value>),
-        means: &RunContext<'_>,
+        run_context: &RunContext<'_>,
         lease: &HeldLease,
     ) -> Result<RunReport, RunServiceError> {
         let _run = tracing::error_span!("run", run = %id).entered();
         tracing::debug!(actor = actor.name, "run driven");
         let fence = (lease.subject().clone(), lease.token());
-        let redactor = means.redactor.clone();
+        let redactor = run_context.redactor.clone();
         let log = StoreLog::open(Arc::clone(&self.engine), id, fence.clone(), redactor)?;
         let rows = self
             .engine
@@ -227,7 +225,7 @@ impl RunService {
             engine: Arc::clone(&self.engine),
             sessions: &self.sessions,
             turns: &self.turns,
-            means,
+            run_context,
             run: id,
             fence,
             session: id.session(""),
@@ -236,13 +234,13 @@ impl RunService {
                 .filter_map(|row| Some((row.call_id.clone()?, row)))
                 .collect(),
         };
-        let cancel = means.cancel.child();
+        let cancel = run_context.cancel.child();
         let _guard = lease.guard(&cancel);
         let walked = {
             let _until_the_end = Watch::over(
                 {
                     let engine = Arc::clone(&self.engine);
-                    // A database that cannot be read now is read again a moment later.
+                    // A database read that fails is retried after a moment.
                     move || {
                         let run = engine.read(|reader| runs::get(reader, &Namespaces::All, id));
                         matches!(run, Ok(Some(run)) if run.is_cancelled)
@@ -257,12 +255,12 @@ impl RunService {
                 limits: None,
                 executor: &work,
                 log: &log,
-                observer: means.watcher,
+                observer: &NodeObserver(run_context.observer),
                 cancel: &cancel,
             }
-            .go()
+            .execute()
         };
-        self.conclude(id, walked, &means.redactor, lease)
+        self.conclude(id, walked, &run_context.redactor, lease)
     }
 
     fn conclude(
@@ -275,7 +273,7 @@ impl RunService {
         let taken = self.engine.read(|reader| usage::of_run(reader, id))?;
         if let Ok(outcome) = &mut walked {
             outcome.taken = taken;
-            // As the steps are stored, so that a replay comes to the same.
+            // Redacted like the stored steps, so that a replay ends in the same state.
             outcome.state = State::new(redacted(redactor, outcome.state.values()));
             outcome.output = redactor.value(&outcome.output);
         }
@@ -295,7 +293,7 @@ impl RunService {
                 (state, None, Some(error))
             }
         };
-        let ended = Ended {
+        let ended = RunResult {
             result,
             error,
             usage: taken.usage,
@@ -312,7 +310,7 @@ impl RunService {
                 stored?;
                 Ok(RunReport { run: id, outcome })
             }
-            // Why it stopped says more than that this could not be stored either.
+            // The reason of the stop is more useful than the error of storing it.
             Err(why) => Err(RunServiceError::Stopped(Box::new(StoppedRun {
                 run: id,
                 why,
@@ -330,8 +328,8 @@ impl RunService {
         }
     }
 
-    /// Says that a run is over, or who works on it, before anything else is taken that whoever does may
-    /// hold too. The lease itself is taken when the run is gone on with.
+    /// Fails when a run is finished or another process works on it, before the caller takes other
+    /// locks that this process may hold. Resuming takes the lease itself.
     pub fn require_free(&self, id: RunId) -> Result<(), RunServiceError> {
         let run = self.get(id)?;
         if run.state == RunState::Complete {
@@ -340,22 +338,22 @@ impl RunService {
         self.take(id).map(drop)
     }
 
-    /// The run that a person means: a whole id, or the first six or more characters of one.
+    /// Looks a run up by its id, or by the first six or more characters of its id.
     pub fn resolve(&self, reference: &str) -> Result<Run, RunServiceError> {
-        let missing = |candidates| RunServiceError::NotFound {
-            reference: reference.to_owned(),
-            candidates,
-        };
-        let Ok(prefix) = check_prefix(reference) else {
-            return Err(missing(Vec::new()));
-        };
-        let mut found = self
-            .engine
-            .read(|reader| runs::with_prefix(reader, &self.visible, &prefix, CANDIDATES))?;
-        match found.len() {
-            1 => Ok(found.remove(0)),
-            _ => Err(missing(found.into_iter().map(|run| run.id).collect())),
-        }
+        self.engine.read(|reader| {
+            find_referenced(
+                reader,
+                reference,
+                unnamed,
+                |reader, prefix, limit| {
+                    Ok(runs::with_prefix(reader, &self.visible, prefix, limit)?)
+                },
+                |found| RunServiceError::NotFound {
+                    reference: reference.to_owned(),
+                    candidates: found.into_iter().map(|run| run.id).collect(),
+                },
+            )
+        })
     }
 
     /// A run by its id.
@@ -368,7 +366,7 @@ impl RunService {
             })
     }
 
-    /// The files that a run began with.
+    /// The files that a run started with.
     pub fn definitions(&self, id: RunId) -> Result<Value, RunServiceError> {
         self.get(id)?;
         Ok(self
@@ -386,14 +384,14 @@ impl RunService {
         Ok(self.engine.read(|reader| runs::list(reader, &filter))?)
     }
 
-    /// Whether the price of every model that a run asked is known.
+    /// Whether the price of every model that a run called is known.
     pub fn is_cost_known(&self, id: RunId) -> Result<bool, RunServiceError> {
         self.get(id)?;
         let is_unknown = self.engine.read(|reader| runs::has_unpriced(reader, id))?;
         Ok(!is_unknown)
     }
 
-    /// What a run asks while it waits for the user, oldest first; nothing in any other state.
+    /// The open questions of a run that waits for the user, oldest first; empty in any other state.
     pub fn questions(&self, run: &Run) -> Result<Vec<OpenQuestion>, RunServiceError> {
         if run.state != RunState::Waiting {
             return Ok(Vec::new());
@@ -425,8 +423,8 @@ impl RunService {
         })
     }
 
-    /// Ends a run: at once when nobody works on it, otherwise whoever does is asked to.
-    /// Says whether it is over already.
+    /// Cancels a run: at once when no process works on it, otherwise that process is asked to stop.
+    /// Returns whether the run is over already.
     pub fn cancel(&self, id: RunId) -> Result<bool, RunServiceError> {
         let run = self.get(id)?;
         if !matches!(run.state, RunState::Running | RunState::Waiting) {
@@ -442,7 +440,7 @@ impl RunService {
                     runs::cancel(
                         unit,
                         id,
-                        &Ended {
+                        &RunResult {
                             result: None,
                             error: Some((why.to_string(), why.code().as_str().to_owned())),
                             usage: taken.usage,
@@ -471,12 +469,12 @@ impl RunService {
         }
     }
 
-    /// Walks a complete run again from its stored steps, doing nothing, and says whether it comes to the
-    /// same state.
+    /// Walks a finished run again from its stored steps, without calling anything, and compares the
+    /// final states.
     pub fn replay(&self, id: RunId, actor: &Actor) -> Result<Outcome, RunServiceError> {
         let view = self.view(id)?;
         let (input, context) = begun_with(&view.run)?;
-        let log = Recorded(
+        let log = ReplayLog(
             view.steps
                 .into_iter()
                 .map(|view| (view.step.path.clone(), view.step))
@@ -490,10 +488,10 @@ impl RunService {
             limits: None,
             executor: &Idle,
             log: &log,
-            observer: &Unwatched,
+            observer: &NoObserver,
             cancel: &cancel,
         }
-        .go();
+        .execute();
         let outcome = walked
             .map_err(|why| RunServiceError::Stopped(Box::new(StoppedRun { run: id, why })))?;
         let Some(result) = &view.run.result else {
@@ -535,7 +533,7 @@ fn over(run: &Run) -> RunServiceError {
     }
 }
 
-/// The state and the context that a run began with.
+/// The state and the context that a run started with.
 fn begun_with(run: &Run) -> Result<(Values, Values), Error> {
     let part = |name: &str| match &run.input[name] {
         Value::Object(fields) => Ok(fields.clone()),
@@ -547,7 +545,7 @@ fn begun_with(run: &Run) -> Result<(Values, Values), Error> {
     Ok((part("state")?, part("context")?))
 }
 
-/// Does nothing: every step of a replay is known.
+/// Executes nothing: a replay only reads stored steps.
 struct Idle;
 
 impl Idle {
@@ -555,7 +553,7 @@ impl Idle {
         Failure {
             kind: FailureKind::Refused,
             message: "this step was not finished in the run".to_owned(),
-            taken: cleveragents_actors::ports::Taken::default(),
+            taken: cleveragents_actors::ports::StepUsage::default(),
         }
     }
 }

@@ -1,28 +1,29 @@
-//! Calling a tool for a node. The row of the call is found again by whoever goes on with the run: what was
-//! answered is taken, and of what nobody knows is asked.
+//! Calls a tool for a node. A resumed run looks the row of the call up: it takes a stored result,
+//! and asks about a call whose outcome is unknown.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use cleveragents_actors::ports::{Answer, Failure, FailureKind, Taken, ToolStep};
+use cleveragents_actors::ports::{Answer, Failure, FailureKind, StepUsage, ToolStep};
 use cleveragents_domain::{InvocationOutcome, ToolInvocation};
 use cleveragents_models::ToolCall;
 use cleveragents_store::{blobs, invocations};
-use cleveragents_tools::ports::{Question, Reply, Scope};
+use cleveragents_tools::ports::{Question, QuestionKind, Reply, Scope};
 use cleveragents_tools::{CallContext, CallOutcome, CallRequest, FailureKind as How};
 use serde_json::Value;
 
 use super::context::UnknownOutcome;
 use super::work::{Work, broken, failure, refused};
+use crate::observer::AgentEvent;
 use crate::tool::{StoreBudget, StoreLedger};
 use crate::turn::{Secrets, log_tool_outcome, tool_span};
-use crate::unknown_outcome::{AGAIN, DONE};
+use crate::unknown_outcome::{ASSUME_DONE, RETRY};
 
-/// So much of what a tool says goes into the state.
+/// Maximum size of a tool's output in the state, in bytes.
 const LONGEST: usize = 1 << 20;
 
 /// One call of a tool.
-const ONE: Taken = Taken {
+const ONE: StepUsage = StepUsage {
     usage: cleveragents_domain::TokenUsage {
         input_tokens: cleveragents_domain::Tokens(0),
         output_tokens: cleveragents_domain::Tokens(0),
@@ -33,7 +34,7 @@ const ONE: Taken = Taken {
 };
 
 impl Work<'_> {
-    /// Calls, or takes what an earlier attempt at the run got.
+    /// Calls the tool, or takes the result that an earlier attempt of the run stored.
     pub(super) fn call(&self, step: &ToolStep<'_>) -> Result<Answer, Failure> {
         let key = format!("{}.{}", step.path, step.number);
         if let Some(row) = self.earlier.get(&key)
@@ -41,26 +42,26 @@ impl Work<'_> {
         {
             return Ok(answer);
         }
-        let means = self.means;
+        let run_context = self.run_context;
         let gate = self.gate(&[step.tool.to_owned()], &[], &[])?;
-        let budget = StoreBudget::new(Arc::clone(&self.engine), means.scopes.clone());
+        let budget = StoreBudget::new(Arc::clone(&self.engine), run_context.scopes.clone());
         let ledger = StoreLedger::new(Arc::clone(&self.engine), None).under(self.fence.clone());
         let scope = Scope {
             session: Some(self.session),
-            plan: means.plan,
+            plan: run_context.plan,
             actor: step.actor.name.parse().ok(),
         };
         let context = CallContext {
             scope: &scope,
-            mode: means.mode,
-            profile: means.profile,
-            guards: means.guards,
-            rules: means.rules,
-            workspace: means.workspace.map(|workspace| workspace as _),
-            approver: means.approver,
+            mode: run_context.mode,
+            profile: run_context.profile,
+            guards: run_context.guards,
+            rules: run_context.rules,
+            workspace: run_context.workspace.map(|workspace| workspace as _),
+            approver: run_context.approver,
             budget: &budget,
             ledger: &ledger,
-            redactor: &Secrets(&means.redactor),
+            redactor: &Secrets(&run_context.redactor),
             cancel: step.cancel,
             shown_bytes: LONGEST,
         };
@@ -69,19 +70,22 @@ impl Work<'_> {
             tool: step.tool.to_owned(),
             arguments: step.arguments.to_string(),
         };
-        let told = ToolCall {
+        let shown_call = ToolCall {
             id: key,
             name: step.tool.to_owned(),
             arguments: request.arguments.clone(),
             signature: None,
         };
-        let span = tool_span(step.tool, &told.id);
+        let span = tool_span(step.tool, &shown_call.id);
         let _entered = span.enter();
-        let begun = Instant::now();
-        means.watcher.calling(step.path, &told);
+        let started = Instant::now();
+        run_context
+            .observer
+            .event(&AgentEvent::call_started(&shown_call).in_step(step.path));
         let outcome = gate.call(&request, &context).map_err(broken)?;
-        means.watcher.called(step.path, &told, &outcome);
-        log_tool_outcome(&span, &outcome, begun);
+        let event = AgentEvent::call_finished(&shown_call, &outcome);
+        run_context.observer.event(&event.in_step(step.path));
+        log_tool_outcome(&span, &outcome, started);
         self.answered(&outcome)
     }
 
@@ -93,7 +97,7 @@ impl Work<'_> {
                     return Err(Failure {
                         taken: ONE,
                         ..refused(format!(
-                            "`{}` answered {} bytes, more than the {LONGEST} that a state can take",
+                            "`{}` answered {} bytes, more than the {LONGEST} that a state can hold",
                             done.tool, done.shown.total
                         ))
                     });
@@ -113,17 +117,17 @@ impl Work<'_> {
         };
         let message = match outcome {
             CallOutcome::Failed(failed) => {
-                let said = format!("{}{}", failed.shown.head, failed.shown.tail);
-                let said = said.trim();
-                let said = if said.is_empty() {
+                let output = format!("{}{}", failed.shown.head, failed.shown.tail);
+                let output = output.trim();
+                let output = if output.is_empty() {
                     failed.log.trim()
                 } else {
-                    said
+                    output
                 };
-                let end = said.ceil_char_boundary(said.len().saturating_sub(500));
-                match &said[end..] {
+                let end = output.ceil_char_boundary(output.len().saturating_sub(500));
+                match &output[end..] {
                     "" => format!("`{}` failed: {}", failed.tool, failed.message),
-                    said => format!("`{}` failed: {}: {said}", failed.tool, failed.message),
+                    output => format!("`{}` failed: {}: {output}", failed.tool, failed.message),
                 }
             }
             CallOutcome::Refused(refusal) => format!(
@@ -138,14 +142,14 @@ impl Work<'_> {
         })
     }
 
-    /// What a tool said: JSON when that is what the tool answers with, else text.
+    /// The output of a tool: JSON when the tool returns JSON, else text.
     fn value(&self, tool: &str, text: String, is_picture: bool) -> Value {
-        let speaks_json = self
-            .means
+        let returns_json = self
+            .run_context
             .registry
             .get(tool)
             .is_ok_and(|spec| spec.output_schema.is_some());
-        if speaks_json
+        if returns_json
             && !is_picture
             && let Ok(value) = serde_json::from_str(&text)
         {
@@ -154,10 +158,10 @@ impl Work<'_> {
         Value::String(text)
     }
 
-    /// The answer of a call that was made before; nothing when it is to be made.
+    /// The stored result of an earlier call; `None` when the call has to run.
     fn known(&self, row: &ToolInvocation) -> Result<Option<Answer>, Failure> {
         match row.outcome {
-            // They took no effect, or failed: that is what is tried again.
+            // These calls had no effect or failed, so they are retried.
             InvocationOutcome::Failed | InvocationOutcome::Refused => Ok(None),
             InvocationOutcome::Succeeded => {
                 let value = match row.output {
@@ -167,29 +171,29 @@ impl Work<'_> {
                         let text = String::from_utf8_lossy(&content).into_owned();
                         self.value(&row.tool, text, row.media_type.is_some())
                     }
-                    // A person said that it was done.
+                    // The user reported that it was done.
                     None => Value::Null,
                 };
                 Ok(Some(Answer { value, taken: ONE }))
             }
             InvocationOutcome::Running if row.is_repeatable => {
-                self.settle(row, InvocationOutcome::Failed)?;
+                self.store_outcome(row, InvocationOutcome::Failed)?;
                 Ok(None)
             }
-            InvocationOutcome::Running => self.settle_doubt(row),
+            InvocationOutcome::Running => self.resolve_unknown_outcome(row),
         }
     }
 
-    fn settle_doubt(&self, row: &ToolInvocation) -> Result<Option<Answer>, Failure> {
-        let doubt = match self.means.unknown_outcome {
+    fn resolve_unknown_outcome(&self, row: &ToolInvocation) -> Result<Option<Answer>, Failure> {
+        let choice = match self.run_context.unknown_outcome {
             UnknownOutcome::Ask => self.ask_about(row)?,
             settled => settled,
         };
-        if doubt == UnknownOutcome::Retry {
-            self.settle(row, InvocationOutcome::Failed)?;
+        if choice == UnknownOutcome::Retry {
+            self.store_outcome(row, InvocationOutcome::Failed)?;
             return Ok(None);
         }
-        self.settle(row, InvocationOutcome::Succeeded)?;
+        self.store_outcome(row, InvocationOutcome::Succeeded)?;
         Ok(Some(Answer {
             value: Value::Null,
             taken: ONE,
@@ -198,35 +202,40 @@ impl Work<'_> {
 
     fn ask_about(&self, row: &ToolInvocation) -> Result<UnknownOutcome, Failure> {
         let text = format!(
-            "The call of `{}` with {} was begun, and the program ended before it knew the result. What \
-             shall be done about it?",
+            "The call of `{}` with {} was interrupted before its result was stored. What should be \
+             done about it?",
             row.tool, row.arguments
         );
-        let options = [AGAIN, DONE].map(str::to_owned);
-        let reply = self.means.approver.question(&Question {
+        let options = [RETRY, ASSUME_DONE].map(str::to_owned);
+        let reply = self.run_context.approver.question(&Question {
+            kind: QuestionKind::UnknownOutcome,
             text: &text,
             options: &options,
         });
         match reply {
-            Reply::Text(answer) if answer == AGAIN => Ok(UnknownOutcome::Retry),
-            Reply::Text(answer) if answer == DONE => Ok(UnknownOutcome::AssumeDone),
+            Reply::Text(answer) if answer == RETRY => Ok(UnknownOutcome::Retry),
+            Reply::Text(answer) if answer == ASSUME_DONE => Ok(UnknownOutcome::AssumeDone),
             _ => Err(failure(
                 FailureKind::HumanNeeded,
                 format!(
-                    "the call of `{}` was begun and cut off, and nobody knows whether it took effect: say \
-                     --redo or --skip",
+                    "the call of `{}` was interrupted and its outcome is unknown: give --redo or \
+                     --skip",
                     row.tool
                 ),
             )),
         }
     }
 
-    /// Says in its row what became of a call that was cut off.
-    fn settle(&self, row: &ToolInvocation, outcome: InvocationOutcome) -> Result<(), Failure> {
+    /// Stores the outcome of an interrupted call in its row.
+    fn store_outcome(
+        &self,
+        row: &ToolInvocation,
+        outcome: InvocationOutcome,
+    ) -> Result<(), Failure> {
         let mut ended = row.clone();
         ended.outcome = outcome;
         ended.error = (outcome == InvocationOutcome::Failed)
-            .then(|| "interrupted: it is not known whether it took effect".to_owned());
+            .then(|| "interrupted: the outcome is unknown".to_owned());
         self.engine
             .write(move |unit| invocations::finish(unit, &ended))
             .map_err(|error: cleveragents_store::Error| broken(error))?;

@@ -1,18 +1,18 @@
-//! What the models of a run said and thought, to be kept with what was decided because of it.
+//! The reasoning and answers of the models of a run, stored with the decisions that they led to.
 
-use cleveragents_domain::{RunId, Turn};
+use cleveragents_domain::{Message, RunId, Sequence, SessionId, Turn, TurnId, TurnState};
 use cleveragents_models::{AssistantMessage, ChatMessage};
-use cleveragents_store::{runs, turns};
+use cleveragents_store::{Error, Reader, messages, runs, turns};
 use serde_json::Value;
 
 use super::error::RunServiceError;
 use super::service::RunService;
 
-/// So many bytes of a trace are kept, its end: there is the answer.
+/// Maximum size of a stored trace, in bytes. The end is kept, because it holds the answer.
 const LONGEST: usize = 64 * 1024;
 
 impl RunService {
-    /// Everything that models were told and said in a run, in the order in which it happened.
+    /// Every message that models received and sent in a run, in chronological order.
     pub(crate) fn conversation(&self, id: RunId) -> Result<Vec<Value>, RunServiceError> {
         Ok(self.engine.read(|reader| {
             let mut asked: Vec<Turn> = Vec::new();
@@ -22,31 +22,69 @@ impl RunService {
             for session in runs::sessions(reader, id)? {
                 asked.extend(turns::of_session(reader, session)?);
             }
-            // Ids of conversations follow from the run, those of turns from the moment.
+            // Ids of conversations are derived from the run, ids of turns from the time.
             asked.sort_by_key(|turn| turn.id);
-            let mut said = Vec::new();
+            let mut steps = Vec::new();
             for turn in asked {
-                said.extend(turns::steps(reader, turn.id)?);
+                steps.extend(turns::steps(reader, turn.id)?);
             }
-            Ok::<_, cleveragents_store::Error>(said)
+            Ok::<_, cleveragents_store::Error>(steps)
         })?)
     }
 
-    /// What models said and thought in a run, in the order in which they did; nothing when none was asked.
+    /// The messages of the conversation of a run that was answered last, with the messages it
+    /// started with. Empty when no model answered.
+    pub(crate) fn last_messages(&self, id: RunId) -> Result<Vec<Message>, RunServiceError> {
+        Ok(self.engine.read(|reader| {
+            let Some(session) = last_conversation(reader, id)? else {
+                return Ok(Vec::new());
+            };
+            messages(reader, session)
+        })?)
+    }
+
+    /// The reasoning and answers of the models of a run, in chronological order; `None` when no
+    /// model was called.
     pub fn trace(&self, id: RunId) -> Result<Option<String>, RunServiceError> {
-        let said = self.conversation(id)?.into_iter();
-        let answers: Vec<AssistantMessage> = said
+        let steps = self.conversation(id)?.into_iter();
+        let answers: Vec<AssistantMessage> = steps
             .filter_map(|step| match serde_json::from_value(step) {
                 Ok(ChatMessage::Assistant(answer)) => Some(answer),
                 _ => None,
             })
             .collect();
-        Ok(told(&answers))
+        Ok(render_answers(&answers))
     }
 }
 
-/// Answers as one text: what was thought before what was said.
-fn told(answers: &[AssistantMessage]) -> Option<String> {
+/// The conversation of a run that was answered last; `None` when no model answered.
+pub(super) fn last_conversation(
+    reader: &mut dyn Reader,
+    run: RunId,
+) -> Result<Option<SessionId>, Error> {
+    let mut newest: Option<(TurnId, SessionId)> = None;
+    for session in runs::sessions(reader, run)? {
+        let turns = turns::of_session(reader, session)?;
+        let Some(last) = turns
+            .last()
+            .filter(|turn| turn.state == TurnState::Complete)
+        else {
+            continue;
+        };
+        if newest.is_none_or(|(turn, _)| turn < last.id) {
+            newest = Some((last.id, session));
+        }
+    }
+    Ok(newest.map(|(_, session)| session))
+}
+
+/// Every message of a conversation, in order.
+pub(super) fn messages(reader: &mut dyn Reader, session: SessionId) -> Result<Vec<Message>, Error> {
+    messages::page(reader, session, Sequence(0), i64::MAX.unsigned_abs())
+}
+
+/// Answers as one text, the reasoning before the answer.
+fn render_answers(answers: &[AssistantMessage]) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     for answer in answers {
         for thought in &answer.reasoning {
@@ -63,7 +101,7 @@ fn told(answers: &[AssistantMessage]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// The end of a trace, with a word about what is missing.
+/// The end of a trace, with a note about the part that is left out.
 pub(crate) fn bounded(trace: &str) -> String {
     if trace.len() <= LONGEST {
         return trace.to_owned();
@@ -76,7 +114,7 @@ pub(crate) fn bounded(trace: &str) -> String {
 mod tests {
     use cleveragents_models::{AssistantMessage, Reasoning};
 
-    use super::{LONGEST, bounded, told};
+    use super::{LONGEST, bounded, render_answers};
 
     #[test]
     fn thoughts_come_before_what_was_said_and_sealed_ones_are_not_there() {
@@ -96,10 +134,10 @@ mod tests {
             ..AssistantMessage::default()
         };
         assert_eq!(
-            told(&[first, second]).as_deref(),
+            render_answers(&[first, second]).as_deref(),
             Some("Thought:\nhm\n\nSaid:\nso be it")
         );
-        assert_eq!(told(&[AssistantMessage::default()]), None);
+        assert_eq!(render_answers(&[AssistantMessage::default()]), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What a run took. Every question and every call leaves a row, whatever became of the step that made it.
+//! Usage of a run. Every request and every call has a row, also those of failed steps.
 
-use cleveragents_actors::ports::Taken;
+use cleveragents_actors::ports::StepUsage;
 use cleveragents_domain::{RunId, SessionId, Turn};
 use cleveragents_models::ChatMessage;
 use cleveragents_store::{Error, Reader, invocations, runs, sessions, turns};
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use crate::turn::is_for_a_person;
 
-/// What a whole run took, failed and unfinished steps included.
-pub(super) fn of_run(reader: &mut dyn Reader, run: RunId) -> Result<Taken, Error> {
-    let mut taken = Taken::default();
+/// Usage of a whole run, with failed and unfinished steps.
+pub(super) fn of_run(reader: &mut dyn Reader, run: RunId) -> Result<StepUsage, Error> {
+    let mut taken = StepUsage::default();
     for session in runs::sessions(reader, run)? {
         taken = taken.plus(of_session(reader, session)?);
     }
     Ok(taken)
 }
 
-/// What one conversation of a run took.
-pub(super) fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<Taken, Error> {
+/// Usage of one conversation of a run.
+pub(super) fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<StepUsage, Error> {
     let usage = sessions::get(reader, session)?
         .map(|session| session.usage)
         .unwrap_or_default();
@@ -29,10 +29,10 @@ pub(super) fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<
         model_calls += steps.iter().filter(|step| answered(step).is_some()).count() as u64;
     }
     let calls = invocations::of_session(reader, session)?;
-    Ok(Taken {
+    Ok(StepUsage {
         usage,
         model_calls,
-        // What waits for a person was not done yet.
+        // A call that waits for approval has not run yet.
         tool_calls: calls.iter().filter(|row| !is_for_a_person(row)).count() as u64,
     })
 }

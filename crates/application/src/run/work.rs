@@ -1,11 +1,10 @@
-//! [`Work`]: does what the nodes of a run ask for, through the same turns and the same gate as everything
-//! else.
+//! [`Work`]: executes the nodes of a run, with the same turns and the same gate as sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cleveragents_actors::ports::{
-    AgentCall, Answer, Executor, Failure, FailureKind, Taken, ToolStep,
+    AgentCall, Answer, Executor, Failure, FailureKind, StepUsage, ToolStep,
 };
 use cleveragents_domain::{RunId, SessionId, ToolInvocation};
 use cleveragents_store::Engine;
@@ -16,18 +15,18 @@ use crate::lease::Fence;
 use crate::session::SessionService;
 use crate::turn::TurnService;
 
-/// Does the work of one run.
+/// Executes the nodes of one run.
 pub(super) struct Work<'a> {
     pub(super) engine: Arc<Engine>,
     pub(super) sessions: &'a SessionService,
     pub(super) turns: &'a TurnService,
-    pub(super) means: &'a RunContext<'a>,
+    pub(super) run_context: &'a RunContext<'a>,
     pub(super) run: RunId,
     /// The lease of the run.
     pub(super) fence: Fence,
     /// The conversation to which calls of tool nodes belong.
     pub(super) session: SessionId,
-    /// Calls of tool nodes that earlier attempts at the run made: of several for one step, the last.
+    /// Calls of tool nodes of earlier attempts of the run; for each step the last one.
     pub(super) earlier: HashMap<String, ToolInvocation>,
 }
 
@@ -42,7 +41,7 @@ impl Executor for Work<'_> {
 }
 
 impl Work<'_> {
-    /// A gate to those tools only that these patterns, skills and servers name.
+    /// A gate that accepts only the tools that these patterns, skills and servers name.
     pub(super) fn gate(
         &self,
         tools: &[String],
@@ -53,38 +52,38 @@ impl Work<'_> {
         for tool in tools {
             let pattern = tool
                 .parse()
-                .map_err(|error| refused(format!("`{tool}` names no tool: {error}")))?;
+                .map_err(|error| refused(format!("`{tool}` is not the name of a tool: {error}")))?;
             patterns.push(pattern);
         }
-        let mut names: Vec<ToolName> = self.means.extra_tools.to_vec();
+        let mut names: Vec<ToolName> = self.run_context.extra_tools.to_vec();
         for skill in skills {
-            names.extend(self.means.sources.skill(skill).map_err(refused)?);
+            names.extend(self.run_context.sources.skill(skill).map_err(refused)?);
         }
         for server in servers {
-            names.extend(self.means.sources.server(server).map_err(refused)?);
+            names.extend(self.run_context.sources.server(server).map_err(refused)?);
         }
-        let registry = self.means.registry.narrowed(|spec| {
+        let registry = self.run_context.registry.narrowed(|spec| {
             names.contains(&spec.name) || patterns.iter().any(|pattern| pattern.matches(&spec.name))
         });
         Ok(Gate::new(Arc::new(registry)))
     }
 }
 
-/// A failure that took nothing.
+/// A failure without usage.
 pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
     Failure {
         kind,
         message: message.into(),
-        taken: Taken::default(),
+        taken: StepUsage::default(),
     }
 }
 
-/// It would fail again.
+/// A retry would fail in the same way.
 pub(super) fn refused(message: impl Into<String>) -> Failure {
     failure(FailureKind::Refused, message)
 }
 
-/// The store or the system failed.
+/// The store or the operating system failed.
 pub(super) fn broken(error: impl std::fmt::Display) -> Failure {
     failure(FailureKind::Broken, error.to_string())
 }

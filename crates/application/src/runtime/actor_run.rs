@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_actors::{Actor, State};
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, MicroUsd, Run, RunId};
+use cleveragents_domain::{Code, MicroUsd, Placeholder, Run, RunId, hint, suggest};
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
 use serde::{Deserialize, Serialize};
@@ -14,13 +14,15 @@ use serde_json::{Map, Value, json};
 use super::safety::SafetySelection;
 use super::{AgentRequest, AgentRuntime, ToolRequirements, session_mode};
 use crate::actor::{ActorService, ActorWorld, Bundle, ContextService, ExportedMessage, FoundActor};
+use crate::observer::Observer;
 use crate::operation::OperationError;
 use crate::plan::calling_actor;
 use crate::run::{
-    GivenAnswer, RunContext, RunReport, RunService, RunServiceError, RunStart, RunWatcher,
-    UnknownOutcome, run_namespace,
+    GivenAnswer, RunContext, RunReport, RunService, RunServiceError, RunStart, UnknownOutcome,
+    run_namespace,
 };
 use crate::tool::SandboxWorkspace;
+use crate::turn::ReportTools;
 
 /// Where the tools of a run act, and in which limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -34,13 +36,13 @@ pub struct RunPlace {
     pub read_only: bool,
     /// Permission rules besides the stored ones.
     pub rule: Vec<String>,
-    /// What the run may cost, in US dollars, as it was written.
+    /// Spending limit of the run in US dollars, as the user wrote it.
     pub max_cost: Option<String>,
-    /// How careful to be.
+    /// The safety options of the request.
     pub safety: SafetySelection,
 }
 
-/// How a run was asked to run. Stored with the run, for those that resume it.
+/// The options of a run. Stored with it, for the process that resumes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActorRunOptions {
@@ -55,7 +57,7 @@ pub struct ActorRunOptions {
     pub tools: Vec<String>,
     /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
-    /// The named conversation to which question and answer are added.
+    /// The named conversation that receives the question and the answer.
     pub context: Option<String>,
     /// The question, without secrets.
     pub prompt: Option<String>,
@@ -70,21 +72,21 @@ impl ActorRunOptions {
     }
 }
 
-/// A run that is to be started.
+/// A request to start a run.
 pub struct ActorRunRequest<'a> {
     /// The actor.
     pub actor: FoundActor,
-    /// Whether an actor may run whose file has `unsafe: true`.
+    /// Whether an actor whose file has `unsafe: true` may run.
     pub allow_unsafe: bool,
-    /// Who starts it.
+    /// The caller that starts it.
     pub caller: &'a Caller,
-    /// The state that it starts with, besides the question and the earlier messages.
+    /// The initial state, without the question and the earlier messages.
     pub input: Map<String, Value>,
     /// Messages of an exported conversation that the run continues.
     pub earlier_messages: Option<Vec<Value>>,
     /// Values for templates.
     pub values: Map<String, Value>,
-    /// How it runs.
+    /// Its options.
     pub options: ActorRunOptions,
 }
 
@@ -94,7 +96,7 @@ pub struct RunFrontEnd<'a> {
     /// Asked for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Shown what happens.
-    pub observer: &'a dyn RunWatcher,
+    pub observer: &'a dyn Observer,
     /// Stops the run.
     pub cancel: &'a Cancel,
 }
@@ -103,9 +105,9 @@ pub struct RunFrontEnd<'a> {
 pub struct ActorRunReport {
     /// The actor.
     pub actor: Arc<Actor>,
-    /// How it ran.
+    /// The options it ran with.
     pub options: ActorRunOptions,
-    /// What it did.
+    /// The stored run and its result.
     pub report: RunReport,
     /// The sandbox in which its tools acted.
     pub sandbox: Option<String>,
@@ -125,12 +127,12 @@ pub struct ActorRunner<'a> {
 }
 
 impl<'a> ActorRunner<'a> {
-    /// Runs that the caller of `runs` sees, with what `runtime` has.
+    /// Runs that the caller of `runs` can see, executed with `runtime`.
     pub const fn new(runtime: &'a AgentRuntime, runs: RunService) -> Self {
         Self { runtime, runs }
     }
 
-    /// Starts a run and waits for its end.
+    /// Starts a run and waits until it stops.
     pub fn start(
         &self,
         mut request: ActorRunRequest<'_>,
@@ -138,10 +140,14 @@ impl<'a> ActorRunner<'a> {
     ) -> Result<ActorRunReport, OperationError> {
         let found = &request.actor;
         if found.actor.is_unsafe && !request.allow_unsafe {
-            let message = format!("the file of `{}` says `unsafe: true`", found.actor.name);
-            return Err(OperationError::new(Code::UnsafeActor, message).with_hint(
-                "look at it with `agents actor show`, and repeat the command with --unsafe when you trust it",
-            ));
+            let message = format!("the file of `{}` contains `unsafe: true`", found.actor.name);
+            return Err(
+                OperationError::new(Code::UnsafeActor, message).with_hint(hint!(
+                    "read it with {}, and repeat the command with {} if you trust it",
+                    suggest::actor_show(),
+                    suggest::actor_run_unsafe().only_arguments()
+                )),
+            );
         }
         let temperature = request.options.temperature;
         if let Some(wrong) = temperature.filter(|value| !(0.0..=2.0).contains(value)) {
@@ -157,7 +163,7 @@ impl<'a> ActorRunner<'a> {
             .take()
             .map(|prompt| redactor.text(&prompt).into_owned());
         if let Some(name) = &options.context {
-            request.earlier_messages = Some(self.contexts().said(name)?);
+            request.earlier_messages = Some(self.contexts().messages_for_run(name)?);
         }
         let input = start_state(
             request.input,
@@ -168,9 +174,10 @@ impl<'a> ActorRunner<'a> {
             .check_begin(&found.actor)
             .map_err(|why| {
                 OperationError::usage(format!("no run can start with this --input: {why}"))
-                    .with_hint(
-                        "values for templates besides the state are given with --set KEY=VALUE",
-                    )
+                    .with_hint(hint!(
+                        "pass values for templates that are not part of the state with {}",
+                        suggest::actor_run_with_value(Placeholder("KEY=VALUE")).only_arguments()
+                    ))
             })?;
         let start = RunStart {
             id: RunId::generate(),
@@ -206,17 +213,19 @@ impl<'a> ActorRunner<'a> {
         unknown_outcome: UnknownOutcome,
         front_end: RunFrontEnd<'_>,
     ) -> Result<ActorRunReport, OperationError> {
-        // Alone it would have neither the sandbox of the plan nor its limits.
+        // On its own it would have neither the sandbox of the plan nor its limits.
         if let Some(plan) = run.options["plan"].as_str() {
             return Err(OperationError::new(
                 Code::PlanNotReady,
-                format!("the run {} is a part of plan {plan}", run.id),
+                format!("the run {} belongs to plan {plan}", run.id),
             )
             .with_hint(match answer {
-                Some(_) => format!(
-                    "answer the plan: `agents plan approve {plan} --answer TEXT`, then `agents plan execute {plan}`"
+                Some(_) => hint!(
+                    "answer the plan: {}, then {}",
+                    suggest::plan_approve_with_answer(plan, Placeholder("TEXT")),
+                    suggest::plan_execute(plan)
                 ),
-                None => format!("resume the plan: `agents plan execute {plan}`"),
+                None => hint!("resume the plan: {}", suggest::plan_execute(plan)),
             }));
         }
         let options = ActorRunOptions::stored(run)?;
@@ -225,7 +234,7 @@ impl<'a> ActorRunner<'a> {
         if answer.is_some() && questions.is_empty() {
             let error =
                 OperationError::usage(format!("the run {} is not waiting for an answer", run.id));
-            return Err(error.with_hint(format!("`agents run show {}` shows its state", run.id)));
+            return Err(error.with_hint(hint!("{} shows its state", suggest::run_show(run.id))));
         }
         let (actors, world) = (self.runtime.actors(), self.runtime.actor_world());
         let actor = stored_actor(&self.runs, &actors, world, run.id)?;
@@ -281,6 +290,8 @@ impl<'a> ActorRunner<'a> {
             safety: Vec::new(),
             rules: &place.rule,
             instructions: Vec::new(),
+            reports: ReportTools::default(),
+            carried: None,
             temperature: options.temperature,
             approver: front_end.approver,
             observer: front_end.observer,
@@ -307,11 +318,11 @@ impl<'a> ActorRunner<'a> {
         let Some(name) = &options.context else {
             return Ok(());
         };
-        let said = [
+        let messages = [
             ("user", options.prompt.clone().unwrap_or_default()),
             ("assistant", answer_text(&report.outcome.output)),
         ];
-        let said: Vec<ExportedMessage> = said
+        let messages: Vec<ExportedMessage> = messages
             .into_iter()
             .filter(|(_, content)| !content.trim().is_empty())
             .map(|(role, content)| ExportedMessage {
@@ -319,7 +330,7 @@ impl<'a> ActorRunner<'a> {
                 content,
             })
             .collect();
-        Ok(self.contexts().add(name, &said)?)
+        Ok(self.contexts().add(name, &messages)?)
     }
 
     fn contexts(&self) -> ContextService {
@@ -330,7 +341,8 @@ impl<'a> ActorRunner<'a> {
     }
 }
 
-/// The state that a run starts with. A key that is given twice is refused: one of the two would be lost.
+/// The initial state of a run. A key that is given twice is refused, because one of its values
+/// would be lost.
 fn start_state(
     mut input: Map<String, Value>,
     prompt: Option<&str>,
@@ -372,7 +384,7 @@ pub fn answer_text(value: &Value) -> String {
     }
 }
 
-/// The actor of a run, from the files that the run started with.
+/// The actor of a run, read from the files that the run started with.
 pub(crate) fn stored_actor(
     runs: &RunService,
     actors: &ActorService,

@@ -1,4 +1,5 @@
-//! [`RememberingApprover`]: stores what the user allowed for always, and does not ask for it again.
+//! [`RememberingApprover`]: stores approvals that the user gave for always, and does not ask for
+//! them again.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use crate::tool::ToolService;
 pub struct RememberingApprover<'a> {
     tools: ToolService,
     user: &'a dyn Approver,
-    /// Rules that the user agreed to since the permission rules of this run were read.
+    /// Rules that the user approved after this run read the permission rules.
     always: Mutex<Vec<String>>,
 }
 
@@ -25,7 +26,7 @@ impl<'a> RememberingApprover<'a> {
         }
     }
 
-    /// A rule that cannot be stored is asked about again next time.
+    /// When storing the rule fails, the user is asked again next time.
     fn remember<'r>(&self, always: &mut Vec<String>, rules: impl IntoIterator<Item = &'r Rule>) {
         for rule in rules {
             let _stored = self.tools.remember(rule);
@@ -36,7 +37,7 @@ impl<'a> RememberingApprover<'a> {
 
 impl Approver for RememberingApprover<'_> {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
-        // Held while asking: questions of calls that run at the same time must not mix.
+        // Held while asking, so that concurrent calls ask one question at a time.
         let mut always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
         let is_allowed = |rule: &Rule| always.contains(&rule.to_string());
         if request.always_server.is_some_and(is_allowed)
@@ -48,7 +49,7 @@ impl Approver for RememberingApprover<'_> {
         match approval {
             Approval::Always => self.remember(&mut always, request.always),
             Approval::AlwaysServer => self.remember(&mut always, request.always_server),
-            Approval::Once | Approval::Refused(_) | Approval::NobodyThere => {}
+            Approval::Once | Approval::Refused(_) | Approval::NoUser => {}
         }
         approval
     }

@@ -1,11 +1,13 @@
-//! [`Conversation`]: turns of sessions. It holds what stays the same between turns: tools, safety and limits. The
-//! session and its sandbox are taken for one turn and released after it.
+//! [`Conversation`]: turns of sessions. It holds the state that turns share: tools, safety and
+//! limits. Each turn locks the session and its sandbox and releases them when it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_actors::{Actor, ActorKind};
-use cleveragents_domain::{ActorName, Code, MicroUsd, Session, SessionId, Turn, nearest};
+use cleveragents_domain::{
+    ActorName, Code, MicroUsd, Placeholder, Session, SessionId, Turn, hint, nearest, suggest,
+};
 use cleveragents_models::{AGENT_PROVIDER, CancellationToken, Model, ModelName};
 use cleveragents_process::Cancel;
 use cleveragents_tools::Gate;
@@ -13,21 +15,22 @@ use cleveragents_tools::ports::Approver;
 
 use super::toolset::{ConnectedTools, ToolRequirements, agents_of};
 use super::{AgentRuntime, RememberingApprover, session_mode};
+use crate::observer::{NoObserver, Observer};
 use crate::operation::OperationError;
 use crate::session::SessionService;
 use crate::tool::{SandboxWorkspace, SpendScope};
 use crate::turn::{
-    NoObserver, TurnError, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings,
-    TurnTools, Unlimited, Waiting,
+    ReportTools, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
+    UnlimitedAllowance, Waiting,
 };
 
-/// How long a turn waits for another turn of its session.
+/// Maximum time that a turn waits for another turn of its session.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Who answers in a conversation, and in which limits.
+/// The model that answers in a conversation, and its limits.
 #[derive(Debug, Clone, Default)]
 pub struct ConversationOptions {
-    /// The model or actor that answers; that of the session, or the default, when not given.
+    /// The model or actor that answers; by default that of the session, then the default model.
     pub actor: Option<String>,
     /// Tools act in a sandbox of this project's resources.
     pub project: Option<String>,
@@ -39,7 +42,7 @@ pub struct ConversationOptions {
     pub rules: Vec<String>,
     /// Skills and MCP servers.
     pub requirements: ToolRequirements,
-    /// What the session may cost.
+    /// Spending limit of the session.
     pub max_cost: Option<MicroUsd>,
 }
 
@@ -50,7 +53,7 @@ pub struct Conversation {
     sessions: SessionService,
     turns: TurnService,
     gate: Gate,
-    /// Tools of skills and servers, which run as long as the conversation.
+    /// Tools of skills and servers. The servers run as long as the conversation.
     connected: Arc<ConnectedTools>,
 }
 
@@ -58,23 +61,24 @@ pub struct Conversation {
 pub struct ConversationTurn<'a> {
     /// The session.
     pub session: &'a Session,
-    /// The question; `None` resumes the turn that was interrupted.
+    /// The question; `None` resumes the interrupted turn.
     pub prompt: Option<String>,
-    /// Shown the answer as it comes.
-    pub observer: &'a dyn TurnObserver,
+    /// Receives the answer while it streams.
+    pub observer: &'a dyn Observer,
     /// Asked for approvals and answers.
     pub approver: &'a dyn Approver,
-    /// Whether a turn that needs an answer which the approver does not have stays open, to be resumed later.
+    /// Whether a turn stays open for a later resume when it needs an answer that the approver does
+    /// not have.
     pub keeps_unfinished: bool,
     /// Stops the turn.
     pub cancel: &'a Cancel,
-    /// Stops the model; to be cancelled together with `cancel`.
+    /// Stops the model; cancelled together with `cancel`.
     pub stop: &'a CancellationToken,
 }
 
 /// The outcome of a turn.
 pub struct ConversationAnswer {
-    /// What the turn did.
+    /// The result of the turn.
     pub report: TurnReport,
     /// The question as it was stored, without secrets.
     pub prompt: Option<String>,
@@ -83,7 +87,8 @@ pub struct ConversationAnswer {
 }
 
 impl Conversation {
-    /// Connects the tools of a conversation. Refuses rules that cannot be read before anything is asked.
+    /// Connects the tools of a conversation. Rejects invalid permission rules before the first
+    /// request.
     pub fn new(
         runtime: AgentRuntime,
         options: ConversationOptions,
@@ -101,7 +106,7 @@ impl Conversation {
         })
     }
 
-    /// What the conversation runs with.
+    /// The runtime of the conversation.
     pub const fn runtime(&self) -> &AgentRuntime {
         &self.runtime
     }
@@ -111,12 +116,12 @@ impl Conversation {
         &self.sessions
     }
 
-    /// Who answers, and in which limits.
+    /// The model that answers, and its limits.
     pub const fn options(&self) -> &ConversationOptions {
         &self.options
     }
 
-    /// Lets another model or agent answer from now on. Fails at once when its key is missing.
+    /// Changes the model or agent that answers from now on. Fails at once when its key is missing.
     pub fn use_actor(&mut self, name: &str) -> Result<ModelName, OperationError> {
         let model = self.model_called(name)?;
         self.open(&model)?;
@@ -142,7 +147,7 @@ impl Conversation {
         Ok(self.runtime.actor(name)?.actor)
     }
 
-    /// Who answers in a session, or in a new one.
+    /// The model or agent that answers in a session, or in a new one.
     pub fn model_name(&self, session: Option<&Session>) -> Result<ModelName, OperationError> {
         self.model_for(session, None)
     }
@@ -163,15 +168,17 @@ impl Conversation {
             return self.model_called(&actor.to_string());
         }
         self.runtime.options().default_model.clone().ok_or_else(|| {
-            OperationError::usage("no model is named").with_hint(
-                "name one with --actor PROVIDER/MODEL, or for always: `agents config set model.default PROVIDER/MODEL`; \
-                 `agents model list` shows what there is",
-            )
+            OperationError::usage("no model is set").with_hint(hint!(
+                "name one with {}, or set the default: {}; {} lists the models",
+                suggest::session_tell_to(Placeholder("PROVIDER/MODEL")).only_arguments(),
+                suggest::config_set("model.default", Placeholder("PROVIDER/MODEL")),
+                suggest::model_list()
+            ))
         })
     }
 
-    /// A model by its name, or an agent on another machine by the name of its actor. Other registered actors do not
-    /// answer in sessions.
+    /// A model by its name, or an agent on another machine by the name of its actor. Other
+    /// registered actors cannot answer in sessions.
     fn model_called(&self, name: &str) -> Result<ModelName, OperationError> {
         let full: Option<ActorName> = name.parse().ok();
         let full = full.map_or_else(|| name.to_owned(), |full| full.to_string());
@@ -183,7 +190,7 @@ impl Conversation {
             };
         }
         let name = model_name(name)?;
-        // What may be asked is decided by the name of the actor.
+        // Permissions are checked against the name of the actor.
         if name.provider() == AGENT_PROVIDER {
             return Err(
                 OperationError::usage(format!("`{name}` is not the name of an actor"))
@@ -191,7 +198,7 @@ impl Conversation {
             );
         }
         let providers = self.runtime.options().catalogue.providers();
-        // A misspelt provider is named when the model is opened.
+        // Opening the model reports a misspelt provider.
         if nearest::best(name.provider(), providers.iter().map(String::as_str)).is_none() {
             let registered = stored.iter().map(|actor| actor.name.as_str());
             return Err(no_such_actor(&name.to_string(), registered));
@@ -199,7 +206,7 @@ impl Conversation {
         Ok(name)
     }
 
-    /// The name of the sandbox in which the next turn of a session acts.
+    /// The name of the sandbox of the next turn of a session.
     pub fn sandbox_name(&self, session: SessionId) -> Option<String> {
         match (&self.options.sandbox, &self.options.project) {
             (Some(name), _) => Some(name.clone()),
@@ -222,12 +229,13 @@ impl Conversation {
         }
     }
 
-    /// Answers a question, or resumes the turn that was interrupted.
+    /// Answers a question, or resumes the interrupted turn.
     pub fn ask(&self, turn: &ConversationTurn<'_>) -> Result<ConversationAnswer, OperationError> {
         let session = turn.session;
-        // Read each time: the user may have allowed something for always.
+        // Read for each turn: the user may have approved something for always.
         let rules = self.runtime.rules(&self.options.rules)?;
-        // Dropped after the sandbox, which the next turn of the session takes at once.
+        // Dropped after the sandbox, because the next turn of the session takes the sandbox at
+        // once.
         let mut taken = self.turns.take(
             session.id,
             &Waiting {
@@ -242,11 +250,11 @@ impl Conversation {
         }
         let model = self.open(&self.model_for(Some(session), interrupted)?)?;
         let project = self.options.project.as_deref();
-        // A turn that is resumed stays in its own sandbox.
+        // A resumed turn stays in its own sandbox.
         let own = interrupted.and_then(|turn| turn.sandbox.as_deref());
         let sandbox = self.options.sandbox.as_deref();
         let sandbox = sandbox.or_else(|| own.filter(|_| project.is_none()));
-        // Each session has a sandbox of its own, whatever the project.
+        // Each session has its own sandbox, whatever the project.
         let workspace = self.runtime.workspace(turn.cancel, sandbox, project, |_| {
             session_sandbox(session.id)
         })?;
@@ -272,20 +280,21 @@ impl Conversation {
                 approver: &approver,
                 deferred: &self.connected.deferred,
             },
+            reports: ReportTools::default(),
             scopes: self.budgets(session),
             redactor: self.runtime.redactor(),
             settings: TurnSettings {
                 keeps_unfinished: turn.keeps_unfinished,
                 ..TurnSettings::default()
             },
-            allowance: &Unlimited,
+            allowance: &UnlimitedAllowance,
             observer: turn.observer,
             cancel: turn.cancel,
             stop: turn.stop.clone(),
         };
         let prompt = turn.prompt.as_deref();
         Ok(ConversationAnswer {
-            report: self.turns.tell(&mut taken, &request)?,
+            report: self.turns.run(&mut taken, &request)?,
             prompt: prompt.map(|prompt| request.redactor.text(prompt).into_owned()),
             sandbox: workspace
                 .as_ref()
@@ -313,24 +322,33 @@ impl Conversation {
 }
 
 fn model_name(text: &str) -> Result<ModelName, OperationError> {
-    text.parse().map_err(OperationError::of)
+    text.parse().map_err(OperationError::from_service)
 }
 
-/// A name that is neither that of an actor nor like that of a model.
+/// The error for a name that is neither an actor nor looks like a model.
 fn no_such_actor<'a>(name: &str, registered: impl Iterator<Item = &'a str>) -> OperationError {
     let hint = match nearest::best(name, registered) {
-        Some(like) => format!("did you mean `{like}`? `agents actor list` shows all"),
-        None => "`agents actor list` shows the actors, `agents model list` the models".to_owned(),
+        Some(like) => hint!(
+            "did you mean `{}`? {} shows all",
+            like,
+            suggest::actor_list()
+        ),
+        None => hint!(
+            "{} shows the actors, {} the models",
+            suggest::actor_list(),
+            suggest::model_list()
+        ),
     };
     let message = format!("there is no actor `{name}`");
     OperationError::new(Code::ActorNotFound, message).with_hint(hint)
 }
 
-/// An actor that cannot answer in a session.
+/// The error for an actor that cannot answer in a session.
 fn not_a_model(name: &str) -> OperationError {
-    let message = format!("`{name}` is an actor with a file of its own, not a model");
-    OperationError::usage(message).with_hint(format!(
-        "run it: `agents actor run {name} 'PROMPT' --context NAME` keeps a conversation with it"
+    let message = format!("`{name}` is an actor with its own file, not a model");
+    OperationError::usage(message).with_hint(hint!(
+        "run it: {} keeps a conversation with it",
+        suggest::actor_run_in_context(name, Placeholder("PROMPT"), Placeholder("NAME"))
     ))
 }
 

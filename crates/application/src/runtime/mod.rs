@@ -1,9 +1,9 @@
-//! [`AgentRuntime`]: what agents run with, assembled in one place from plain options: models, tools, safety,
-//! permission rules, budgets, instructions and the sandbox.
+//! [`AgentRuntime`]: models, tools, safety, permission rules, budgets, instructions and sandbox,
+//! assembled in one place from plain options.
 //!
-//! Conversations ([`Conversation`]), runs of actors ([`ActorRunner`]) and the phases of plans (`plan/`) all start
-//! here. The only calls upward are those to the approver and the observer of a request, which belong to the front
-//! end.
+//! Conversations ([`Conversation`]), runs of actors ([`ActorRunner`]) and the phases of plans
+//! (`plan/`) all start here. The only calls upward go to the approver and the observer of a
+//! request, which belong to the front end.
 
 mod actor_run;
 mod approvals;
@@ -28,14 +28,16 @@ use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{Effect, PermissionRules, Phase, PlanMode};
 
 use crate::actor::{ActorService, ActorWorld, Bundle, FoundActor};
+use crate::environment::environment;
+use crate::observer::Observer;
 use crate::operation::OperationError;
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
-use crate::run::{RunContext, RunWatcher, ToolSources as _, UnknownOutcome};
+use crate::run::{ModelSource as _, RunContext, ToolSources as _, UnknownOutcome};
 use crate::sandbox::SandboxService;
 use crate::session::SessionService;
 use crate::tool::{SandboxWorkspace, SpendScope, ToolService};
-use crate::turn::{instructions, project_instructions};
+use crate::turn::{ReportTools, USUAL_WINDOW, instructions, project_instructions};
 
 pub(crate) use actor_run::stored_actor;
 pub use actor_run::{
@@ -53,15 +55,15 @@ pub use toolset::{
 
 use models::CatalogueModels;
 
-/// What a runtime is built from. A front end fills it from its configuration.
+/// Options of a runtime. A front end fills them from its configuration.
 pub struct RuntimeOptions {
     /// The database.
     pub engine: Arc<Engine>,
-    /// The models that can be asked.
+    /// The catalogue of models.
     pub catalogue: Catalogue,
     /// The model of actors and conversations that name none.
     pub default_model: Option<ModelName>,
-    /// The program's own folder. No tool may touch it.
+    /// The data folder of the program. No tool may access it.
     pub home: PathBuf,
     /// The folder of the sandboxes.
     pub sandboxes: PathBuf,
@@ -71,33 +73,33 @@ pub struct RuntimeOptions {
     pub variables: Variables,
     /// Maximum size of a message of a session, in bytes.
     pub max_message_bytes: usize,
-    /// What a session or a run may cost.
+    /// Spending limit of a session or run.
     pub budget_per_session: Option<MicroUsd>,
-    /// What one day may cost.
+    /// Spending limit of one day.
     pub budget_per_day: Option<MicroUsd>,
-    /// The safety profile and guards that hold for everything this runtime runs.
+    /// The safety profile and guards of everything that this runtime runs.
     pub safety: EffectiveSafety,
-    /// Shows the user what was left out, such as a server that did not start.
+    /// Reports what was left out to the user, such as a server that did not start.
     pub warn: WarningHandler,
 }
 
-/// What agents run with. See the module.
+/// Models, tools and limits that agents run with. See the module.
 pub struct AgentRuntime {
     options: RuntimeOptions,
     toolset: Toolset,
-    /// Servers that were started for one step serve the next one too.
+    /// Servers that were started for one step are reused by the next.
     connected: Mutex<BTreeMap<ToolRequirements, Arc<ConnectedTools>>>,
 }
 
-/// One actor that is to be run, and the limits it runs in.
+/// A request to run one actor, and its limits.
 pub struct AgentRequest<'a> {
     /// The actor.
     pub actor: &'a Actor,
-    /// What the budget of the run is called, such as `plan 01J9…`.
+    /// The label of the budget of the run, such as `plan 01J9…`.
     pub budget_name: String,
-    /// Spending limits besides those of the actor and of the safety profile; the smallest holds.
+    /// Spending limits besides those of the actor and of the safety profile; the smallest applies.
     pub cost_limits: Vec<Option<MicroUsd>>,
-    /// The plan for which it runs.
+    /// The plan that the run belongs to.
     pub plan: Option<cleveragents_domain::PlanId>,
     /// Skills and servers besides those that the actor names.
     pub requirements: ToolRequirements,
@@ -111,14 +113,18 @@ pub struct AgentRequest<'a> {
     pub safety: Vec<EffectiveSafety>,
     /// Permission rules of this request, besides the stored ones.
     pub rules: &'a [String],
-    /// Instructions that are repeated whatever is left out of a long conversation.
+    /// Instructions that every request repeats, even when a long conversation is shortened.
     pub instructions: Vec<String>,
+    /// Tools with which agents report their results.
+    pub reports: ReportTools<'a>,
+    /// The run whose last conversation is continued.
+    pub carried: Option<cleveragents_domain::RunId>,
     /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
     /// Asked for approvals and answers.
     pub approver: &'a dyn Approver,
-    /// Shown what happens.
-    pub observer: &'a dyn RunWatcher,
+    /// Receives progress events.
+    pub observer: &'a dyn Observer,
     /// Stops the run.
     pub cancel: &'a Cancel,
     /// What to do about a call whose outcome is unknown.
@@ -143,7 +149,7 @@ impl AgentRuntime {
         })
     }
 
-    /// What this runtime was built from.
+    /// The options of this runtime.
     pub const fn options(&self) -> &RuntimeOptions {
         &self.options
     }
@@ -153,7 +159,7 @@ impl AgentRuntime {
         &self.toolset
     }
 
-    /// Replaces secret values in text that is stored or shown.
+    /// Replaces secrets in text that is stored or shown.
     pub fn redactor(&self) -> Redactor {
         self.options.catalogue.redactor()
     }
@@ -171,6 +177,31 @@ impl AgentRuntime {
     /// The actor of an earlier run, from the files that the run started with.
     pub fn bundled_actor(&self, bundle: &Bundle) -> Result<Arc<Actor>, OperationError> {
         Ok(self.actors().from_bundle(bundle, self.actor_world())?)
+    }
+
+    /// Context window of the only model of an actor, in tokens. `None` when the actor uses several
+    /// models or another machine, or when its model cannot be opened or cannot call tools.
+    pub(crate) fn input_tokens(&self, actor: &Actor) -> Option<u64> {
+        let agents = toolset::agents_of(actor);
+        let [agent] = agents.as_slice() else {
+            return None;
+        };
+        if agent.remote.is_some() {
+            return None;
+        }
+        let models = CatalogueModels {
+            catalogue: &self.options.catalogue,
+            default: self.options.default_model.as_ref(),
+        };
+        let model = models.open(agent.model.as_deref()).ok()?;
+        let capabilities = model.capabilities();
+        if !capabilities.tools {
+            return None;
+        }
+        let output = capabilities.output_tokens(agent.max_output_tokens);
+        let window = capabilities.input_tokens(output).unwrap_or(USUAL_WINDOW);
+        let most = agent.memory.max_tokens.unwrap_or(window);
+        Some(window.min(most))
     }
 
     pub(crate) fn actors(&self) -> ActorService {
@@ -203,7 +234,8 @@ impl AgentRuntime {
         ResourceService::new(Arc::clone(&self.options.engine))
     }
 
-    /// The stored permission rules and those of a request. No rule allows touching the program's own folder.
+    /// The stored permission rules and those of a request. No rule allows access to the data folder
+    /// of the program.
     pub fn rules(&self, given: &[String]) -> Result<PermissionRules, OperationError> {
         let rules = self.tools().rules(given, Effect::Allow)?;
         Ok(rules.protecting([self.options.home.clone()]))
@@ -219,7 +251,7 @@ impl AgentRuntime {
         }
     }
 
-    /// Reads skills and starts servers, or gives those that run already.
+    /// Reads skills and starts servers, or reuses the running ones.
     pub fn connect(&self, needs: ToolRequirements) -> Result<Arc<ConnectedTools>, OperationError> {
         let mut connected = self
             .connected
@@ -233,8 +265,8 @@ impl AgentRuntime {
         Ok(tools)
     }
 
-    /// The standing instructions: ours, those of the skills, those of the code that is worked on, and those of the
-    /// request.
+    /// The standing instructions: of the program, the environment, the skills, the code in the
+    /// sandbox, and the request.
     pub(crate) fn instructions(
         &self,
         workspace: Option<&SandboxWorkspace>,
@@ -243,8 +275,8 @@ impl AgentRuntime {
     ) -> Vec<String> {
         let redactor = self.redactor();
         let mut all = vec![instructions(workspace)];
-        let others = skills
-            .into_iter()
+        let others = std::iter::once(environment(workspace))
+            .chain(skills)
             .chain(workspace.and_then(project_instructions));
         all.extend(others.map(|text| redactor.text(&text).into_owned()));
         all.extend(of_request.iter().cloned());
@@ -304,9 +336,11 @@ impl AgentRuntime {
                 connected.disclosure(&skills),
                 &request.instructions,
             ),
+            reports: request.reports,
+            carried: request.carried,
             temperature: request.temperature,
             redactor: self.redactor(),
-            watcher: request.observer,
+            observer: request.observer,
             cancel: request.cancel,
             unknown_outcome: request.unknown_outcome,
         };

@@ -22,7 +22,7 @@ impl ModelSource for CatalogueModels<'_> {
             (None, Some(default)) => default.clone(),
             (None, None) => {
                 return Err(
-                    "the actor names no model, and there is no default: `agents config set model.default PROVIDER/MODEL`"
+                    "the actor names no model, and the configuration key `model.default` is not set"
                         .to_owned(),
                 );
             }

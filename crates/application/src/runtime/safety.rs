@@ -1,13 +1,14 @@
-//! Which safety profile and guards are in force.
+//! The safety profile and guards in force.
 //!
-//! Each level (options, variables, the project's file, the user's file) is a [`SafetyLayer`]. What holds is what all
-//! of them allow, so no level can allow again what another one denies. Without a profile that the user chose, the
-//! standard one holds. The file of a project comes with the code that is worked on, so it is no choice of the user:
-//! it narrows the standard profile.
+//! Each level (options, variables, the project's file, the user's file) is a [`SafetyLayer`]. A
+//! call is allowed only when all layers allow it, so no level can allow what another one denies.
+//! The standard profile is one of the layers unless the user chose a profile. The file of a project
+//! comes with the code in the sandbox, so it does not count as a choice of the user: it narrows the
+//! standard profile.
 
 use std::path::Path;
 
-use cleveragents_domain::{Code, nearest};
+use cleveragents_domain::{Code, hint, nearest, suggest};
 use cleveragents_tools::{Guards, STANDARD, Safety, SafetyProfile};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -15,11 +16,11 @@ use serde_json::json;
 use crate::operation::OperationError;
 use crate::text_file::read_text_file;
 
-/// What one request demands, as the user wrote it.
+/// The safety options of one request, as the user wrote them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SafetySelection {
-    /// A safety profile, or the file of one.
+    /// The name of a safety profile, or the path of its file.
     pub safety: Option<String>,
     /// Patterns of tools that are refused.
     pub deny_tool: Vec<String>,
@@ -31,14 +32,14 @@ pub struct SafetySelection {
     pub approve_writes: bool,
 }
 
-/// What one level demands.
+/// The demands of one level.
 #[derive(Debug, Clone, Serialize)]
 pub struct SafetyLayer {
     /// The level, such as `flag` or `project`.
     pub level: String,
-    /// The option, variable or line of a file.
+    /// The option, variable or line of a file that sets it.
     pub source: String,
-    /// What it demands, in a few words.
+    /// A short description of its demands.
     pub says: String,
     /// Whether it is a profile that the user chose.
     #[serde(skip)]
@@ -51,7 +52,7 @@ pub struct SafetyLayer {
     pub guards: Guards,
 }
 
-/// What is in force.
+/// The combined safety of all layers.
 #[derive(Debug, Clone, Serialize)]
 pub struct EffectiveSafety {
     /// What all layers allow.
@@ -64,7 +65,7 @@ pub struct EffectiveSafety {
 }
 
 impl EffectiveSafety {
-    /// What all layers allow; the standard profile is among them unless the user chose one.
+    /// Combines the layers; the standard profile is among them unless the user chose one.
     pub fn combine(mut profiles: Vec<SafetyLayer>, guards: Vec<SafetyLayer>) -> Self {
         let is_chosen = profiles.iter().any(|layer| layer.is_chosen_profile);
         if !is_chosen && let Some(standard) = Safety::find(STANDARD) {
@@ -77,7 +78,7 @@ impl EffectiveSafety {
                 guards: standard.guards,
             });
         }
-        let mut effective = Self::demanding_nothing();
+        let mut effective = Self::unrestricted();
         effective.layers = profiles;
         effective.layers.extend(guards);
         for layer in &effective.layers {
@@ -87,8 +88,8 @@ impl EffectiveSafety {
         effective
     }
 
-    /// Demands that come from elsewhere than the layers, such as the profile of a plan.
-    pub fn of(profile: SafetyProfile, guards: Guards) -> Self {
+    /// Demands from outside the layers, such as the profile of a plan.
+    pub fn new(profile: SafetyProfile, guards: Guards) -> Self {
         Self {
             profile,
             guards,
@@ -96,19 +97,19 @@ impl EffectiveSafety {
         }
     }
 
-    fn demanding_nothing() -> Self {
-        Self::of(SafetyProfile::demanding_nothing(), Guards::default())
+    fn unrestricted() -> Self {
+        Self::new(SafetyProfile::unrestricted(), Guards::default())
     }
 
-    /// Adds the demands of another one.
+    /// Adds the demands of another value.
     pub fn narrow(&mut self, other: &Self) {
         self.profile.narrow(&other.profile);
         self.guards.narrow(&other.guards);
     }
 }
 
-/// A safety profile by its name, or from a file. `folder` is the folder of relative paths; `place` says where the name
-/// was found, for the message.
+/// A safety profile by its name, or from a file. Relative paths start from `folder`; error messages
+/// quote `place`, where the name was found.
 pub fn find_safety_profile(
     text: &str,
     folder: &Path,
@@ -126,22 +127,29 @@ pub fn find_safety_profile(
         return Err(unknown_profile(text, place));
     }
     let file = folder.join(path);
-    // A pipe or a device would be waited for.
+    // Opening a pipe or a device would block.
     if !file.is_file() {
         let message = format!("`{}` is not a file", file.display());
-        return Err(OperationError::new(Code::FileAccess, message)
-            .with_hint("name the file of a safety profile, or one of `agents safety list`"));
+        return Err(
+            OperationError::new(Code::FileAccess, message).with_hint(hint!(
+                "name the file of a safety profile, or one of {}",
+                suggest::safety_list()
+            )),
+        );
     }
     let text = read_text_file(&file, "the file of a safety profile", Code::MalformedSafety)?;
-    Safety::read(&text, &file).map_err(OperationError::of)
+    Safety::read(&text, &file).map_err(OperationError::from_service)
 }
 
 fn unknown_profile(name: &str, place: &str) -> OperationError {
     let built_in = Safety::built_in().map(|safety| safety.name);
     let known = built_in.iter().map(String::as_str);
     let hint = match nearest::best(name, known) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`agents safety list` shows all; a file ends in .yaml or has a / in it".to_owned(),
+        Some(near) => hint!("did you mean `{}`?", near),
+        None => hint!(
+            "{} shows all; a file ends in .yaml or has a / in it",
+            suggest::safety_list()
+        ),
     };
     OperationError::new(
         Code::SafetyNotFound,

@@ -1,4 +1,4 @@
-//! One tool call that no model asked for, through the same gate as the calls of models.
+//! One tool call of a user, through the same gate as the calls of models.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use cleveragents_tools::{CallContext, CallOutcome, CallRequest, Gate, PlanMode, 
 
 use super::{AgentRuntime, RememberingApprover, ToolRequirements};
 use crate::operation::OperationError;
-use crate::tool::{RegisteredTool, SandboxWorkspace, StoreBudget, StoreLedger, ToolError};
+use crate::tool::{SandboxWorkspace, StoreBudget, StoreLedger, ToolError};
 use crate::turn::Secrets;
 
 /// A tool call of a user.
@@ -19,7 +19,7 @@ pub struct ToolCallRequest<'a> {
     pub tool: &'a str,
     /// Skills whose tools may be called, too.
     pub skills: &'a [String],
-    /// What the tool may do.
+    /// Permissions of the tool.
     pub mode: PlanMode,
     /// Permission rules besides the stored ones.
     pub rules: &'a [String],
@@ -34,7 +34,7 @@ pub struct ToolCallRequest<'a> {
 }
 
 impl AgentRuntime {
-    /// Calls a tool. `arguments` makes the arguments, as JSON text, once the tools are known.
+    /// Calls a tool. `arguments` makes the arguments, as JSON text, after the tools are known.
     pub fn call_tool<E: From<OperationError>>(
         &self,
         request: &ToolCallRequest<'_>,
@@ -46,12 +46,12 @@ impl AgentRuntime {
         })?;
         let registry = Arc::clone(&connected.registry);
         if registry.get(request.tool).is_err()
-            && let Ok(stored) = self.tools().find_stored(request.tool)
+            && let Ok(found) =
+                (self.tools()).get_registered(request.tool, &*self.options().variables)
         {
-            // It is registered and was left out: its file tells why.
-            let _spec = RegisteredTool::read(stored, &*self.options().variables)
-                .spec
-                .map_err(|error| OperationError::of(ToolError::from(error)))?;
+            // The tool is registered but was left out: reading its file shows why.
+            let _spec = (found.definition)
+                .map_err(|error| OperationError::from_service(ToolError::from(error)))?;
         }
         let call = CallRequest {
             call_id: request.call_id.to_owned(),
@@ -80,6 +80,6 @@ impl AgentRuntime {
                 shown_bytes: request.shown_bytes,
             },
         );
-        Ok((outcome.map_err(OperationError::of)?, registry))
+        Ok((outcome.map_err(OperationError::from_service)?, registry))
     }
 }

@@ -1,14 +1,14 @@
-//! [`Toolset`]: every tool that an agent can be given, without starting anything for it.
+//! [`Toolset`]: every tool that an agent can use. Reading it starts nothing.
 //!
-//! [`Toolset::connect`] reads the skills and starts the MCP servers that an actor needs, and puts the tools of
-//! both into one registry. The servers run until the [`ConnectedTools`] are dropped.
+//! [`Toolset::connect`] reads the skills and starts the MCP servers that an actor needs, and puts
+//! the tools of both into one registry. The servers run until the [`ConnectedTools`] are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_actors::{Actor, Agent, NodeKind};
-use cleveragents_domain::Code;
+use cleveragents_domain::{Code, Hint, Placeholder, hint, suggest};
 use cleveragents_mcp::{FileTokens, Options, ServerDefinition, Servers, Variables, namespace};
 use cleveragents_models::{Catalogue, ModelName};
 use cleveragents_store::Engine;
@@ -20,14 +20,14 @@ use crate::mcp::McpService;
 use crate::operation::OperationError;
 use crate::plan::built_in_actors;
 use crate::run::ToolSources;
-use crate::skill::{Equipped, SkillService};
+use crate::skill::{SkillService, SkillTools};
 use crate::tool::{LeftOut, ToolService};
 
-/// The namespace of the tools that are about servers in general.
+/// The namespace of the tools that list and read resources and prompts of all servers.
 const MCP_NAMESPACE: &str = "mcp";
 
 /// Reports what is left out of a toolset to the user.
-pub type WarningHandler = Arc<dyn Fn(&str) + Send + Sync>;
+pub type WarningHandler = Arc<dyn Fn(&Hint) + Send + Sync>;
 
 /// The tools, skills and MCP servers that are registered.
 pub struct Toolset {
@@ -50,13 +50,13 @@ pub struct ToolRequirements {
     pub servers: BTreeSet<String>,
 }
 
-/// What a toolset is read from.
+/// Sources of a toolset.
 pub struct ToolsetOptions<'a> {
     /// The database.
     pub engine: &'a Arc<Engine>,
     /// The models that actors may name.
     pub catalogue: &'a Catalogue,
-    /// The program's own folder, with its skills, prompts and sign-in tokens.
+    /// The data folder of the program, with its skills, prompts and sign-in tokens.
     pub home: &'a Path,
     /// The folder in which MCP servers start.
     pub working_folder: &'a Path,
@@ -74,9 +74,12 @@ impl Toolset {
         let tools = ToolService::new(Arc::clone(engine));
         let callable = tools.registry(&**variables)?;
         for LeftOut { name, why } in &callable.left_out {
-            (options.warn)(&format!(
-                "the tool {name} is left out, its file cannot be read: {why}\n  \
-                 fix it with `agents tool add --config FILE --update`, or `agents tool remove {name}`"
+            (options.warn)(&hint!(
+                "the tool {} is left out, its file cannot be read: {}\n  fix it with {}, or {}",
+                name,
+                why,
+                suggest::tool_add_update(Placeholder("FILE")),
+                suggest::tool_remove(name)
             ));
         }
         let registry = Arc::new(callable.registry);
@@ -151,7 +154,7 @@ impl Toolset {
         needs
     }
 
-    /// The server to which a tool belongs, by its name.
+    /// The name of the server that a tool belongs to.
     pub fn server_of(&self, tool: &str) -> Option<String> {
         let space = tool.split_once('/')?.0;
         let mut servers = self.servers.iter();
@@ -174,7 +177,7 @@ impl Toolset {
             let Some(found) = found else {
                 let message = format!("there is no MCP server named `{name}`");
                 return Err(OperationError::new(Code::McpServerNotFound, message)
-                    .with_hint("`agents mcp list` shows what there is"));
+                    .with_hint(hint!("{} lists the servers", suggest::mcp_list())));
             };
             definitions.insert(name.clone(), found.clone());
         }
@@ -195,7 +198,7 @@ impl Toolset {
         Ok(connected)
     }
 
-    /// The server that a skill describes, or one that is registered and that the skill only names.
+    /// The server that a skill describes, or a registered one that the skill only names.
     fn of_skill(
         &self,
         name: &str,
@@ -223,7 +226,7 @@ impl Toolset {
     }
 }
 
-/// Calls `see` with everything that the nodes of an actor do, inside maps and subgraphs too.
+/// Calls `see` with every node of an actor, also inside maps and subgraphs.
 pub fn for_each_node<'a>(actor: &'a Actor, see: &mut dyn FnMut(&'a NodeKind)) {
     for node in &actor.graph.nodes {
         let mut kind = &node.kind;
@@ -256,12 +259,13 @@ pub fn agents_of(actor: &Actor) -> Vec<&Agent> {
     found
 }
 
-/// The folder in which the programs of MCP servers have their private homes.
+/// The folder of the private home folders of MCP servers.
 pub fn mcp_server_homes(home: &Path) -> PathBuf {
     home.join("mcp-homes")
 }
 
-/// How MCP servers are started: their folder, variables, private homes and the place of their sign-in tokens.
+/// The start options of MCP servers: their folder, variables, private homes and the folder of their
+/// sign-in tokens.
 pub fn mcp_server_options(folder: &Path, home: &Path, variables: Variables) -> Options {
     Options {
         variables,
@@ -271,13 +275,13 @@ pub fn mcp_server_options(folder: &Path, home: &Path, variables: Variables) -> O
     }
 }
 
-/// The tools of a run or a conversation. Its servers end with it.
+/// The tools of a run or a conversation. Dropping it stops its servers.
 pub struct ConnectedTools {
     pub(crate) registry: Arc<Registry>,
     pub(crate) deferred: BTreeSet<ToolName>,
-    equipped: Equipped,
+    equipped: SkillTools,
     by_server: BTreeMap<String, Result<Vec<ToolName>, String>>,
-    /// Kept only so that the servers end when this is dropped.
+    /// Held only to stop the servers when this is dropped.
     servers: Option<Servers>,
 }
 
@@ -286,7 +290,7 @@ impl ConnectedTools {
         &mut self,
         definitions: BTreeMap<String, ServerDefinition>,
         options: &Options,
-        warn: &dyn Fn(&str),
+        warn: &dyn Fn(&Hint),
     ) -> Result<(), OperationError> {
         let mut registry = self.equipped.registry.narrowed(|_| true);
         if definitions.is_empty() {
@@ -294,7 +298,7 @@ impl ConnectedTools {
             return Ok(());
         }
         let servers = Servers::new(options.clone()).map_err(|error| {
-            OperationError::internal("servers cannot be talked to").caused_by(error)
+            OperationError::internal("MCP servers cannot be started").caused_by(error)
         })?;
         let names: Vec<String> = definitions.keys().cloned().collect();
         for definition in definitions.into_values() {
@@ -302,14 +306,16 @@ impl ConnectedTools {
         }
         let offer = servers.offer();
         for (server, error) in &offer.failed {
-            warn(&format!("the MCP server {server} is left out: {error}"));
+            warn(&hint!("the MCP server {} is left out: {}", server, error));
             self.by_server
                 .insert(server.clone(), Err(error.to_string()));
         }
         for tool in &offer.left_out {
-            warn(&format!(
+            warn(&hint!(
                 "the tool {} of the MCP server {} is left out: {}",
-                tool.tool, tool.server, tool.why
+                &tool.tool,
+                &tool.server,
+                &tool.why
             ));
         }
         let mut added = Vec::new();
@@ -317,7 +323,7 @@ impl ConnectedTools {
             let name = tool.spec().name.clone();
             match registry.add(tool) {
                 Ok(()) => added.push(name),
-                Err(error) => warn(&format!("the tool {name} is left out: {error}")),
+                Err(error) => warn(&hint!("the tool {} is left out: {}", name, error)),
             }
         }
         for server in names {
@@ -347,7 +353,7 @@ pub(super) fn extra_tools(
 ) -> Result<Vec<ToolName>, OperationError> {
     let mut extra = Vec::new();
     for pattern in request.extra_tools {
-        let pattern: ToolPattern = pattern.parse().map_err(OperationError::of)?;
+        let pattern: ToolPattern = pattern.parse().map_err(OperationError::from_service)?;
         let all = connected.registry.list().map(|spec| spec.name.clone());
         let matching: Vec<_> = all.filter(|name| pattern.matches(name)).collect();
         if matching.is_empty() {
@@ -355,7 +361,7 @@ pub(super) fn extra_tools(
                 Code::ToolNotFound,
                 format!("no tool matches `{pattern}`"),
             )
-            .with_hint("`agents tool list` shows all tools"));
+            .with_hint(hint!("{} lists all tools", suggest::tool_list())));
         }
         extra.extend(matching);
     }

@@ -1,6 +1,6 @@
-//! The sandbox that the tools of a session, a run or a single call act in.
+//! The sandbox of the tools of a session, a run or a single call.
 
-use cleveragents_domain::Code;
+use cleveragents_domain::{Code, Placeholder, hint, suggest};
 use cleveragents_process::{Cancel, WhenMissing};
 
 use super::AgentRuntime;
@@ -9,9 +9,9 @@ use crate::sandbox::{SandboxError, Target};
 use crate::tool::SandboxWorkspace;
 
 impl AgentRuntime {
-    /// Opens the sandbox that is named, or a sandbox of a project's resources. The latter is created under the name
-    /// that `name_it` makes of the project's id, unless it exists; `None` when neither is given. `cancel` also stops
-    /// captures of its files.
+    /// Opens the named sandbox, or a sandbox of a project's resources. The latter is created, if
+    /// missing, under the name that `name_it` makes from the project's id; `None` when neither is
+    /// given. `cancel` also stops captures of its files.
     pub fn workspace(
         &self,
         cancel: &Cancel,
@@ -28,12 +28,19 @@ impl AgentRuntime {
                 let mut targets = Target::of_project(&self.resources(), &links)?;
                 if targets.is_empty() {
                     let message = format!("the project `{}` links no resource", project.name);
-                    return Err(OperationError::new(Code::LocationNotFound, message)
-                        .with_hint("link one: `agents project link-resource PROJECT RESOURCE`"));
+                    return Err(
+                        OperationError::new(Code::LocationNotFound, message).with_hint(hint!(
+                            "link one: {}",
+                            suggest::project_link_resource(
+                                Placeholder("PROJECT"),
+                                Placeholder("RESOURCE")
+                            )
+                        )),
+                    );
                 }
                 Target::make_distinct(&mut targets);
                 let exists = match service.find(&name) {
-                    // One that was applied or discarded gives its name to the next.
+                    // A sandbox that was applied or discarded frees its name for the next.
                     Ok(found) => !found.sandbox.state.is_over(),
                     Err(SandboxError::NotFound(_)) => false,
                     Err(error) => return Err(error.into()),

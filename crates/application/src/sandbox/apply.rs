@@ -1,4 +1,4 @@
-//! Carrying what a sandbox changed to the real resources.
+//! Applies the changes of a sandbox to the real resources.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,21 +14,21 @@ use super::service::{OpenSandbox, SandboxService, SandboxView};
 use crate::lease::HeldLease;
 use crate::log_fields::milliseconds;
 
-/// How to apply.
+/// Options of an apply.
 #[derive(Debug, Clone, Default)]
 pub struct ApplyRequest {
     /// How the result arrives on a branch.
     pub landing: Landing,
-    /// The message of the commit; one that names the sandbox when not given.
+    /// Commit message; by default one that names the sandbox.
     pub message: Option<String>,
-    /// Whether the copies stay until somebody discards them.
+    /// Whether the copies stay until a user discards them.
     pub keeps_files: bool,
 }
 
-/// What an apply did, or would do.
+/// Result of an apply or of its preview.
 #[derive(Debug)]
-pub struct Applied {
-    /// Part by part.
+pub struct ApplyResult {
+    /// Changes of each part.
     pub parts: Vec<MemberPreview>,
 }
 
@@ -90,17 +90,17 @@ impl SandboxService {
         }
     }
 
-    /// What applying would do, worked out as for a real apply and then thrown away.
+    /// Changes that an apply would make: plans a real apply and discards the plan.
     pub fn preview(
         &self,
         open: &mut OpenSandbox,
         request: &ApplyRequest,
-    ) -> Result<Applied, SandboxError> {
+    ) -> Result<ApplyResult, SandboxError> {
         let resources = self.lease_resources(open)?;
         let (planned, scratch) = self.plan_apply(open, request, true)?;
         drop(resources);
         let _gone = cleveragents_sandbox::remove_folder(&scratch);
-        Ok(Applied {
+        Ok(ApplyResult {
             parts: planned.previews,
         })
     }
@@ -110,7 +110,7 @@ impl SandboxService {
         &self,
         mut open: OpenSandbox,
         request: &ApplyRequest,
-    ) -> Result<Applied, SandboxError> {
+    ) -> Result<ApplyResult, SandboxError> {
         let begun = Instant::now();
         let sandbox = open.view.sandbox.id;
         self.recover_unfinished(&open)?;
@@ -125,7 +125,7 @@ impl SandboxService {
             Some(stored),
         )?;
         let journal = journal_place(&open.view.folders().state());
-        match planned.carry_out(&journal, &self.servers(&open.view)) {
+        match planned.execute(&journal, &self.servers(&open.view)) {
             Ok(parts) => {
                 let report = report_of(&parts, request.keeps_files);
                 self.complete(&open, Some(&report))?;
@@ -133,7 +133,7 @@ impl SandboxService {
                 let files: usize = parts.iter().map(|part| part.files.len()).sum();
                 let duration_ms = milliseconds(begun);
                 tracing::info!(%sandbox, parts = parts.len(), files, duration_ms, "sandbox applied");
-                Ok(Applied { parts })
+                Ok(ApplyResult { parts })
             }
             Err(error @ cleveragents_sandbox::Error::Stuck(_)) => Err(error.into()),
             Err(error) => {
@@ -145,7 +145,8 @@ impl SandboxService {
         }
     }
 
-    /// After the last change is in place: the copies go, unless they are to be kept, then the sandbox is over.
+    /// Called after the last change is in place: removes the copies, unless they are to be kept, then ends the
+    /// sandbox.
     pub(super) fn complete(
         &self,
         open: &OpenSandbox,
@@ -153,7 +154,7 @@ impl SandboxService {
     ) -> Result<(), SandboxError> {
         let id = open.view.sandbox.id;
         let report = report.cloned();
-        // Whoever ends what another began finds in the row what that one wanted.
+        // A process that recovers an interrupted apply finds its options in the stored report.
         let keeps_files = match &report {
             Some(report) => keeps_files(report),
             None => self
@@ -169,7 +170,7 @@ impl SandboxService {
         self.advance(open, SandboxState::Applying, SandboxState::Applied, report)
     }
 
-    /// Other sandboxes whose apply to one of the same resources is unfinished.
+    /// Other sandboxes with an unfinished apply to one of the same resources.
     fn unfinished(&self, open: &OpenSandbox) -> Result<Vec<SandboxView>, SandboxError> {
         let is_shared = |other: &SandboxView| {
             other.sandbox.id != open.view.sandbox.id
@@ -185,8 +186,8 @@ impl SandboxService {
         Ok(all)
     }
 
-    /// Finishes or takes back what killed processes left of applies to the same resources. While the
-    /// process of one is alive, or its lease runs on, the resources are held.
+    /// Completes or rolls back applies to the same resources that killed processes left unfinished. While such
+    /// a process is alive, or its lease has not expired, the resources are held.
     fn recover_unfinished(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
         for view in self.unfinished(open)? {
             let lease = self.lease(view.sandbox.id)?;
@@ -199,8 +200,8 @@ impl SandboxService {
         Ok(())
     }
 
-    /// Refuses while the apply of another sandbox to the same resources is unfinished: it could be
-    /// neither finished nor taken back.
+    /// Refuses while the apply of another sandbox to the same resources is unfinished: it could then be
+    /// neither completed nor rolled back.
     fn check_unfinished(&self, open: &OpenSandbox) -> Result<(), SandboxError> {
         match self.unfinished(open)?.into_iter().next() {
             Some(other) => Err(SandboxError::NotReady {
@@ -211,7 +212,7 @@ impl SandboxService {
         }
     }
 
-    /// Two sandboxes of one resource are applied one after the other.
+    /// Takes the leases of the real resources: two sandboxes of one resource are applied one after the other.
     pub(super) fn lease_resources(
         &self,
         open: &OpenSandbox,
@@ -243,7 +244,7 @@ fn report_of(previews: &[MemberPreview], keeps_files: bool) -> Value {
     report
 }
 
-/// The field of a report that says that the copies stay.
+/// Field of a report: whether the copies stay.
 const KEEPS_FILES: &str = "keeps_files";
 
 fn keeps_files(report: &Value) -> bool {

@@ -1,4 +1,4 @@
-//! Tells the changes that a user wants from by-products of the commands that ran.
+//! Separates the changes that a user wants from by-products of the commands that ran.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -11,8 +11,9 @@ use super::error::SandboxError;
 use super::history::{MemberChanges, change_of};
 use super::service::SandboxView;
 
-/// Tools with which a model names the files that it writes.
+/// Tools that write files which the model names explicitly.
 pub(crate) const FILE_TOOLS: &[&str] = &[
+    "builtin/apply-patch",
     "builtin/file-write",
     "builtin/file-edit",
     "builtin/file-copy",
@@ -20,16 +21,16 @@ pub(crate) const FILE_TOOLS: &[&str] = &[
     "builtin/dir-create",
 ];
 
-/// What is known about a path from the whole history of its part.
+/// Facts about a path from the whole history of its part.
 #[derive(Default)]
 struct PathHistory {
-    /// Whether it was there when the sandbox was made.
+    /// Whether it existed when the sandbox was created.
     is_original: bool,
     /// Whether a file tool wrote it.
     is_written: bool,
 }
 
-/// The net changes of a part since a position, told apart.
+/// The net changes of a part since a position, split into wanted changes and by-products.
 pub(super) fn without(
     view: &SandboxView,
     member: &Member,
@@ -68,8 +69,8 @@ pub(super) fn without(
             return true;
         }
         let known = &paths[&change.path];
-        // A folder without a repository has no list of the files that matter: there a cache that is
-        // rewritten is a by-product too.
+        // A folder without a repository has no list of tracked files: there a rewritten cache is a
+        // by-product too.
         let may_be =
             !known.is_original || (member.base == Base::Directory && change.after.is_some());
         may_be && !known.is_written && is_by_product(&change.path, exists)
@@ -98,7 +99,8 @@ fn is_folder(state: FileState) -> bool {
     state.kind() == FileKind::Directory
 }
 
-/// The new paths that git ignores: as the copy says, or as the apply found that removed the copy.
+/// The new paths that git ignores: by the rules of the copy, or as recorded by the apply that removed
+/// the copy.
 fn ignored(
     view: &SandboxView,
     member: &Member,
@@ -123,8 +125,8 @@ fn ignored(
         .collect())
 }
 
-/// Puts folders that hold a wanted change back among the changes, and takes those out that are new and
-/// hold nothing but by-products: no empty folder is left where they stay behind.
+/// Moves folders that contain a wanted change back to the changes, and removes new folders that
+/// contain only by-products, so that no empty folder is applied.
 fn keep_needed_folders(changes: &mut Vec<Change>, left_out: Vec<Change>) -> Vec<Change> {
     let ancestors = |changes: &[Change]| -> BTreeSet<TreePath> {
         let mut folders = BTreeSet::new();

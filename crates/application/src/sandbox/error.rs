@@ -1,6 +1,8 @@
-//! Why something with a sandbox did not work.
+//! Errors of the sandbox service.
 
-use cleveragents_domain::{Code, Diagnose, SandboxNameError, SandboxState};
+use cleveragents_domain::{
+    Code, Diagnose, Hint, Placeholder, SandboxNameError, SandboxState, hint, suggest,
+};
 use serde_json::{Value, json};
 
 use super::history::MAX_LABEL;
@@ -12,79 +14,79 @@ pub enum SandboxError {
     /// No sandbox has this name or id.
     #[error("sandbox `{0}` does not exist")]
     NotFound(String),
-    /// A sandbox of this name is there already.
+    /// A sandbox of this name exists.
     #[error("sandbox `{0}` exists already")]
     Exists(String),
     /// The name is not allowed.
     #[error(transparent)]
     Name(#[from] SandboxNameError),
-    /// It cannot be worked with in this state.
+    /// The sandbox cannot be used in its current state.
     #[error("sandbox `{name}` is {}", .state.as_str())]
     NotReady {
-        /// The sandbox.
+        /// Name of the sandbox.
         name: String,
-        /// Its state.
+        /// Its current state.
         state: SandboxState,
     },
-    /// Its files are on another machine.
+    /// The files of the sandbox are on another machine.
     #[error("sandbox `{name}` is on the machine `{machine}`")]
     Elsewhere {
-        /// The sandbox.
+        /// Name of the sandbox.
         name: String,
-        /// The machine.
+        /// Name of that machine.
         machine: String,
     },
-    /// There is no such checkpoint.
+    /// The checkpoint does not exist.
     #[error("sandbox `{name}` has no checkpoint `{checkpoint}`")]
     CheckpointNotFound {
-        /// The sandbox.
+        /// Name of the sandbox.
         name: String,
-        /// What was asked for.
+        /// Requested number or label.
         checkpoint: String,
     },
-    /// It has no part of this name.
+    /// The sandbox has no part of this name.
     #[error("sandbox `{name}` has no part `{part}`")]
     PartNotFound {
-        /// The sandbox.
+        /// Name of the sandbox.
         name: String,
-        /// What was asked for.
+        /// Requested part.
         part: String,
     },
-    /// A checkpoint cannot be called this.
+    /// The label of a checkpoint is not allowed.
     #[error("`{0}` cannot be the label of a checkpoint")]
     Label(String),
-    /// No earlier state differs from the present one.
-    #[error("sandbox `{0}` has nothing to take back")]
+    /// No earlier state differs from the current one.
+    #[error("sandbox `{0}` has nothing to roll back")]
     NothingToTakeBack(String),
     /// No rollback can be undone.
     #[error("sandbox `{0}` has nothing to redo")]
     NothingToRedo(String),
-    /// It has no database on a server, or several, and none is named.
+    /// The sandbox has no database on a server, or several and the request names none.
     #[error("sandbox `{name}` has {}", databases(.parts))]
     WhichDatabase {
-        /// The sandbox.
+        /// Name of the sandbox.
         name: String,
-        /// Its databases on servers.
+        /// Its parts that are databases on servers.
         parts: Vec<String>,
     },
-    /// The part cannot be asked with statements.
+    /// The part does not accept SQL statements.
     #[error("part `{part}` of sandbox `{name}` is not a PostgreSQL database")]
     NoDatabase {
-        /// The sandbox.
+        /// Name of the sandbox.
         name: String,
-        /// The part.
+        /// Requested part.
         part: String,
     },
-    /// Someone else works with it.
+    /// Another process uses the sandbox.
     #[error(transparent)]
     Lease(Box<LeaseError>),
-    /// Its files.
+    /// An operation on its files failed.
     #[error(transparent)]
     Files(#[from] cleveragents_sandbox::Error),
-    /// A resource it shall hold.
+    /// An operation on one of its resources failed.
     #[error(transparent)]
     Resource(#[from] crate::resource::ResourceError),
-    /// A command in it.
+    /// A command in the sandbox could not run.
     #[error(transparent)]
     Process(#[from] cleveragents_process::ProcessError),
     /// The store failed.
@@ -107,7 +109,7 @@ impl From<LeaseError> for SandboxError {
 }
 
 impl SandboxError {
-    /// Whether someone else works with it, or with the same resources, right now.
+    /// Whether another process currently uses the sandbox, or the same resources.
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Lease(error) if matches!(**error, LeaseError::Held { .. }))
     }
@@ -132,41 +134,51 @@ impl Diagnose for SandboxError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
-            Self::NotFound(_) => {
-                Some("run `agents sandbox list --all` to see what there is".to_owned())
-            }
-            Self::Exists(name) => Some(format!(
-                "choose another name, or run `agents sandbox discard {name}` first"
+            Self::NotFound(_) => Some(hint!(
+                "run {} to list the sandboxes",
+                suggest::sandbox_list_all()
+            )),
+            Self::Exists(name) => Some(hint!(
+                "choose another name, or run {} first",
+                suggest::sandbox_discard(name)
             )),
             Self::Name(_) => Some(
-                "use up to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or digit"
-                    .to_owned(),
+                "use up to 64 letters, digits, `.`, `_` and `-`, starting with a letter or digit"
+                    .into(),
             ),
             Self::NotReady { name, state } => Some(if state.is_over() {
-                format!("make a new one: `agents sandbox create {name} --path DIR`")
+                hint!(
+                    "create a new one: {}",
+                    suggest::sandbox_create(name, Placeholder("DIR"))
+                )
             } else {
-                "wait until that is done, then run the command again".to_owned()
+                "wait until it is finished, then run the command again".into()
             }),
-            Self::Elsewhere { machine, .. } => Some(format!("run the command on `{machine}`")),
-            Self::CheckpointNotFound { name, .. } => Some(format!(
-                "run `agents sandbox show {name}` to see its checkpoints"
+            Self::Elsewhere { machine, .. } => Some(hint!("run the command on `{}`", machine)),
+            Self::CheckpointNotFound { name, .. } => Some(hint!(
+                "run {} to list its checkpoints",
+                suggest::sandbox_show(name)
             )),
-            Self::PartNotFound { name, .. } => {
-                Some(format!("run `agents sandbox show {name}` to see its parts"))
-            }
-            Self::Label(_) => Some(format!(
-                "use up to {MAX_LABEL} characters on one line, not only digits: a number means a checkpoint by its number"
+            Self::PartNotFound { name, .. } => Some(hint!(
+                "run {} to list its parts",
+                suggest::sandbox_show(name)
             )),
-            Self::NothingToTakeBack(name) | Self::NothingToRedo(name) => Some(format!(
-                "run `agents sandbox rollback {name} --to N` to reach any checkpoint"
+            Self::Label(_) => Some(hint!(
+                "use up to {} characters on one line, not only digits, because a number identifies a checkpoint",
+                MAX_LABEL
+            )),
+            Self::NothingToTakeBack(name) | Self::NothingToRedo(name) => Some(hint!(
+                "run {} to reach any checkpoint",
+                suggest::sandbox_rollback_to(name, Placeholder("N"))
             )),
             Self::WhichDatabase { parts, .. } if !parts.is_empty() => {
-                Some("name one of them with --part".to_owned())
+                Some("name one of them with --part".into())
             }
-            Self::WhichDatabase { name, .. } | Self::NoDatabase { name, .. } => Some(format!(
-                "a file, an SQLite database too, is looked at with a command: `agents sandbox exec {name} -- COMMAND`"
+            Self::WhichDatabase { name, .. } | Self::NoDatabase { name, .. } => Some(hint!(
+                "read a file, or an SQLite database, with a command: {}",
+                suggest::sandbox_exec(name, Placeholder("COMMAND"))
             )),
             Self::Lease(error) => error.hint(),
             Self::Files(error) => error.hint(),

@@ -1,11 +1,12 @@
-//! Running a command in a sandbox: confined to it, with what it changed recorded afterwards.
+//! Runs a command confined to a sandbox and then records its changes.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use cleveragents_domain::{CheckpointNumber, CheckpointReason};
 use cleveragents_process::{
-    Cancel, Finished, Input, Invocation, Limits, Output, Policy, ProcessError, WhenMissing,
+    Cancel, CommandResult, Input, Invocation, Limits, Output, Policy, ProcessError, WhenMissing,
     clean_environment, refusal, run, toolchain_environment,
 };
 use cleveragents_sandbox::Folders;
@@ -14,53 +15,53 @@ use super::error::SandboxError;
 use super::history::CaptureReport;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
 
-/// What to run in a sandbox.
+/// A command to run in a sandbox.
 #[derive(Debug, Clone)]
 pub struct ExecRequest {
-    /// The program.
+    /// Path or name of the program.
     pub program: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// The part to run in; the only one, or the folder of all, when not given.
+    /// The part to run in; by default the only part, or the folder of all parts.
     pub part: Option<String>,
-    /// Variables to pass besides the clean environment.
+    /// Variables passed in addition to the clean environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Folders outside that it may write and read all the same.
+    /// Folders outside the sandbox that it may also read and write.
     pub writable: Vec<PathBuf>,
-    /// Files and folders outside that it may read all the same.
+    /// Files and folders outside the sandbox that it may also read.
     pub readable: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
-    /// What to do where it cannot be confined.
+    /// What to do if the system cannot confine it.
     pub when_missing: WhenMissing,
-    /// What it reads.
+    /// Standard input.
     pub input: Input,
-    /// Where its output goes.
+    /// Destination of its output.
     pub output: Output,
-    /// Its bounds.
+    /// Resource limits.
     pub limits: Limits,
 }
 
-/// What a command in a sandbox did.
+/// Result of a command in a sandbox.
 #[derive(Debug)]
 pub struct ExecReport {
-    /// How it ended and what held it.
-    pub finished: Finished,
-    /// The state before it ran.
+    /// How it ended, and its confinement.
+    pub finished: CommandResult,
+    /// Checkpoint of the state before it ran.
     pub checkpoint: CheckpointNumber,
-    /// What it changed; `None` when recording it was interrupted. The next command on the sandbox records it.
+    /// Its changes; `None` when recording them was interrupted. The next command on the sandbox records them.
     pub changes: Option<CaptureReport>,
 }
 
 impl SandboxService {
-    /// Runs a command and records what it changed. The state before is a checkpoint. `ended` is told how the command
-    /// ended, before its changes are recorded.
+    /// Runs a command and records its changes. A checkpoint stores the state before. Calls `ended` with the result
+    /// of the command before its changes are recorded.
     pub fn exec(
         &self,
         open: &mut OpenSandbox,
         request: &ExecRequest,
         cancel: &Cancel,
-        ended: impl FnOnce(&Finished),
+        ended: impl FnOnce(&CommandResult),
     ) -> Result<ExecReport, SandboxError> {
         for member in &open.view.members {
             member.protect()?;
@@ -87,7 +88,7 @@ impl SandboxService {
     }
 }
 
-/// The command as one line, not too long.
+/// The command as one line of limited length.
 fn shown(program: &OsStr, arguments: &[OsString]) -> String {
     const LONGEST: usize = 80;
     let words: Vec<_> = std::iter::once(program)
@@ -101,7 +102,19 @@ fn shown(program: &OsStr, arguments: &[OsString]) -> String {
     }
 }
 
-/// The confined command that a request is.
+/// Variables and folders for the settings, data and caches of programs, in the private home.
+const HOME_FOLDERS: [(&str, &str); 5] = [
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_CACHE_HOME", ".cache"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_STATE_HOME", ".local/state"),
+    ("XDG_RUNTIME_DIR", RUNTIME_FOLDER),
+];
+
+/// For sockets and the like; programs expect it to be private.
+const RUNTIME_FOLDER: &str = ".runtime";
+
+/// Converts a request to a confined command.
 pub(crate) fn invocation(
     view: &SandboxView,
     request: &ExecRequest,
@@ -117,12 +130,14 @@ pub(crate) fn invocation(
                 part: part.to_owned(),
             })?,
         (None, [only]) => only.root.clone(),
-        (None, _) => folders.work(),
+        (None, _) => folders.work_dir(),
     };
     let temporary = folders.temporary();
     let home = prepare_home(&folders)?;
-    let mut writable = vec![temporary.clone(), home.clone()];
-    let mut readable = vec![folders.work()];
+    let caches = view.caches();
+    let cache_variables = caches.prepare(request.network)?;
+    let mut writable = vec![temporary.clone(), home.clone(), caches.files()];
+    let mut readable = vec![folders.work_dir()];
     writable.extend(view.members.iter().map(|member| member.root.clone()));
     let mut environment = clean_environment();
     let mut set = |name: &OsStr, value: &OsStr| {
@@ -132,12 +147,18 @@ pub(crate) fn invocation(
     for (name, value) in toolchain_environment() {
         set(&name, &value);
     }
+    for (name, value) in cache_variables {
+        set(&name, &value);
+    }
     set("HOME".as_ref(), home.as_os_str());
+    for (name, folder) in HOME_FOLDERS {
+        set(name.as_ref(), home.join(folder).as_os_str());
+    }
     set("TMPDIR".as_ref(), temporary.as_os_str());
     set("CLEVERAGENTS_SANDBOX".as_ref(), view.sandbox.name.as_ref());
     set(
         "CLEVERAGENTS_SANDBOX_FOLDER".as_ref(),
-        folders.work().as_os_str(),
+        folders.work_dir().as_os_str(),
     );
     for member in &view.members {
         writable.extend(member.prepare_git()?.map(PathBuf::from));
@@ -150,7 +171,7 @@ pub(crate) fn invocation(
         if let Some(reason) = refusal(path) {
             return Err(ProcessError::InvalidPolicy {
                 program: request.program.clone(),
-                reason: format!("`{}` cannot be given to it: {reason}", path.display()),
+                reason: format!("`{}` cannot be passed to it: {reason}", path.display()),
             }
             .into());
         }
@@ -168,22 +189,29 @@ pub(crate) fn invocation(
         confinement: Some(Policy {
             writable,
             readable,
+            temporary: Some(temporary),
             network: request.network,
+            loopback: true,
             when_missing: request.when_missing,
             ..Policy::default()
         }),
     })
 }
 
-/// Makes the home folder of what runs in a sandbox.
+/// Creates the home folder for commands in a sandbox.
 fn prepare_home(folders: &Folders) -> Result<PathBuf, SandboxError> {
     let home = folders.home();
-    cleveragents_process::prepare_home(&home).map_err(|source| {
-        cleveragents_sandbox::Error::Files {
-            action: "making",
-            path: home.clone(),
-            source,
+    let prepared = cleveragents_process::prepare_home(&home).and_then(|()| {
+        let runtime = home.join(RUNTIME_FOLDER);
+        match std::fs::DirBuilder::new().mode(0o700).create(runtime) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
         }
+    });
+    prepared.map_err(|source| cleveragents_sandbox::Error::Files {
+        action: "making",
+        path: home.clone(),
+        source,
     })?;
     Ok(home)
 }

@@ -1,4 +1,4 @@
-//! The history of a sandbox: changes found in it, recorded as entries of its changeset.
+//! The history of a sandbox: captured changes, recorded as entries of its changeset.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,44 +16,43 @@ use super::error::SandboxError;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
 use crate::log_fields::milliseconds;
 
-/// What one part of a sandbox changed.
+/// Changes of one part of a sandbox.
 #[derive(Debug, Clone)]
 pub struct MemberChanges {
     /// The part.
     pub member: Member,
-    /// Its net changes, path by path, without by-products.
+    /// Net change of each path, without by-products.
     pub changes: Vec<Change>,
-    /// Changed paths that stay in the sandbox: by-products, and what git ignores.
+    /// Changed paths that stay in the sandbox: by-products, and paths that git ignores.
     pub by_products: Vec<TreePath>,
-    /// New files among the changes that no file tool wrote: a command made them.
+    /// New files among the changes that no file tool wrote: a command created them.
     pub made_by_commands: Vec<TreePath>,
 }
 
-/// What a sandbox changed since it was made.
+/// Changes of a sandbox since it was created.
 #[derive(Debug)]
 pub struct SandboxDiff {
-    /// Part by part; parts without a change too.
+    /// Changes of each part, including parts without changes.
     pub parts: Vec<MemberChanges>,
 }
 
-/// What a capture recorded.
+/// Recorded result of a capture.
 #[derive(Debug, Default)]
 pub struct CaptureReport {
-    /// Each changed path with its part.
+    /// Each changed path with the alias of its part.
     pub changes: Vec<(String, Change)>,
-    /// Devices, sockets and pipes that were found and not captured.
+    /// Devices, sockets and pipes, which are not captured.
     pub special: Vec<String>,
 }
 
-/// Whose doing changes are taken to be.
+/// Tool that changes are attributed to.
 #[derive(Debug, Clone, Copy)]
 pub struct Doer<'a> {
-    /// The tool.
+    /// Name of the tool.
     pub tool: &'a str,
     /// Its call.
     pub invocation: Option<ToolInvocationId>,
-    /// What a checkpoint behind its changes is called, where one is wanted. It is stored together with
-    /// them: they are never there without it.
+    /// Label of a checkpoint after its changes, if one is wanted. It is stored in the same transaction as the changes.
     pub mark: Option<&'a str>,
 }
 
@@ -67,7 +66,7 @@ impl<'a> From<&'a str> for Doer<'a> {
     }
 }
 
-/// Whose doing entries are.
+/// Tool name of entries that a rollback makes.
 pub(super) const BY_ROLLBACK: &str = "sandbox/rollback";
 pub(super) const BY_REDO: &str = "sandbox/redo";
 
@@ -100,7 +99,7 @@ impl SandboxService {
         })?)
     }
 
-    /// Finds what changed in the sandbox since the last look and records it.
+    /// Captures the changes in the sandbox since the last capture and records them.
     pub fn capture(
         &self,
         open: &mut OpenSandbox,
@@ -117,7 +116,7 @@ impl SandboxService {
         Ok(report)
     }
 
-    /// The same, with the doer of each path asked for.
+    /// The same, with a function that returns the tool of each path.
     pub(crate) fn capture_by<'a>(
         &self,
         open: &mut OpenSandbox,
@@ -138,7 +137,7 @@ impl SandboxService {
         remember(open, captures)
     }
 
-    /// Finds what changed in the sandbox since the last look.
+    /// Captures the changes in the sandbox since the last capture, without recording them.
     pub(super) fn look(
         &self,
         open: &OpenSandbox,
@@ -180,7 +179,7 @@ impl SandboxService {
         Ok((report, captures))
     }
 
-    /// Finds and records what changed at single paths, part by part. The cost does not grow with the tree.
+    /// Captures and records the changes of single paths of each part. The cost does not grow with the tree.
     pub fn capture_paths(
         &self,
         open: &mut OpenSandbox,
@@ -199,7 +198,7 @@ impl SandboxService {
         })
     }
 
-    /// Finds what changed at single paths of one part since the last look.
+    /// Captures the changes of single paths of one part since the last capture.
     fn look_at(
         &self,
         open: &OpenSandbox,
@@ -225,7 +224,7 @@ impl SandboxService {
         Ok(member.capture_paths(paths, &recent)?)
     }
 
-    /// Adds changes to the history, all of them or none.
+    /// Appends changes to the history atomically.
     fn record(
         &self,
         open: &mut OpenSandbox,
@@ -244,8 +243,7 @@ impl SandboxService {
         self.write_with(open, changes, by, |_, _| Ok(()))
     }
 
-    /// Adds changes to the history, and does something else in the same unit of work, which is given
-    /// the position behind them.
+    /// Appends changes to the history and runs `also` in the same unit of work, with the position after them.
     pub(super) fn write_with<T: Send + 'static>(
         &self,
         open: &mut OpenSandbox,
@@ -267,7 +265,7 @@ impl SandboxService {
         Ok(result)
     }
 
-    /// Makes a checkpoint of the sandbox as it is.
+    /// Creates a checkpoint of the current state of the sandbox.
     pub fn checkpoint(
         &self,
         open: &mut OpenSandbox,
@@ -283,7 +281,7 @@ impl SandboxService {
         Ok(number)
     }
 
-    /// Makes a checkpoint of what is recorded, without looking at the files again.
+    /// Creates a checkpoint of the recorded state, without scanning the files again.
     pub fn checkpoint_recorded(
         &self,
         open: &mut OpenSandbox,
@@ -293,7 +291,7 @@ impl SandboxService {
         self.add_checkpoint(open, &[], None, reason, label)
     }
 
-    /// Records changes and makes a checkpoint behind them.
+    /// Records changes and creates a checkpoint after them.
     fn add_checkpoint(
         &self,
         open: &mut OpenSandbox,
@@ -310,13 +308,12 @@ impl SandboxService {
             )?)
         })?;
         let number = made.number;
-        // Nobody else can have added one meanwhile: the sandbox is ours.
+        // No other process can have added one meanwhile: this process holds the lease.
         open.view.checkpoints.push(made);
         Ok(number)
     }
 
-    /// Removes checkpoints, all of them or none. Those that [`sandboxes::delete_checkpoint`] keeps
-    /// are an error.
+    /// Removes checkpoints atomically. Those that [`sandboxes::delete_checkpoint`] keeps are an error.
     pub fn delete_checkpoints(
         &self,
         open: &mut OpenSandbox,
@@ -346,19 +343,19 @@ impl SandboxService {
         Ok(())
     }
 
-    /// What the sandbox changed since it was made, found by looking.
+    /// Captures and returns the changes of the sandbox since it was created.
     pub fn diff(&self, open: &mut OpenSandbox) -> Result<SandboxDiff, SandboxError> {
         self.capture(open, None)?;
         self.net(open, 0)
     }
 
-    /// What changed since a position of the history.
+    /// Net changes since a position of the history.
     pub fn net(&self, open: &OpenSandbox, from: u64) -> Result<SandboxDiff, SandboxError> {
         self.recorded(&open.view, from)
     }
 
-    /// What is recorded as changed since a position of the history, without by-products. Nobody has to hold the sandbox for
-    /// this; what was changed and not captured yet is not in it.
+    /// Recorded net changes since a position of the history, without by-products. Needs no lease; changes that are not
+    /// captured yet are missing.
     pub fn recorded(&self, view: &SandboxView, from: u64) -> Result<SandboxDiff, SandboxError> {
         let mut by_part: BTreeMap<String, Vec<ChangeEntry>> = BTreeMap::new();
         for entry in self.entries_of(view, 0)? {
@@ -375,7 +372,7 @@ impl SandboxService {
         Ok(SandboxDiff { parts })
     }
 
-    /// Every path that differs from what it was at a position, by-products among them.
+    /// Every path that differs from its state at a position, including by-products.
     pub(crate) fn net_of_all(
         &self,
         open: &OpenSandbox,
@@ -399,8 +396,8 @@ impl SandboxService {
             .collect())
     }
 
-    /// Every path changed since a position, part by part: its state then (`after`) and its state now
-    /// (`before`), both as the history has them.
+    /// Every path of each part that changed since a position: its state then (`after`) and its current state
+    /// (`before`), both from the history.
     pub(super) fn way_back(
         &self,
         open: &OpenSandbox,
@@ -425,12 +422,12 @@ impl SandboxService {
 }
 
 impl SandboxDiff {
-    /// How many paths differ.
+    /// Number of changed paths.
     pub fn path_count(&self) -> usize {
         self.parts.iter().map(|part| part.changes.len()).sum()
     }
 
-    /// The patch of one part. In a sandbox of several, paths begin with the name of the part.
+    /// The patch of one part. In a sandbox of several parts, the name of the part prefixes the paths.
     pub fn patch(
         &self,
         part: &MemberChanges,
@@ -441,7 +438,7 @@ impl SandboxDiff {
     }
 }
 
-/// Remembers what was found, once the history holds it.
+/// Updates the manifests with a capture, once the history includes it.
 pub(super) fn remember(open: &OpenSandbox, captures: Vec<Capture>) -> Result<(), SandboxError> {
     for (member, capture) in open.view.members.iter().zip(captures) {
         member.remember(capture, open.view.position)?;
@@ -449,7 +446,7 @@ pub(super) fn remember(open: &OpenSandbox, captures: Vec<Capture>) -> Result<(),
     Ok(())
 }
 
-/// The entries for changes that change something.
+/// The history entries for changes, without those that change nothing.
 fn new_entries(
     changes: &[(String, Change)],
     by: Option<Doer<'_>>,
@@ -473,10 +470,10 @@ pub(super) fn fence(open: &OpenSandbox) -> (LeaseSubject, LeaseToken) {
     (open.lease.subject().clone(), open.lease.token())
 }
 
-/// So many characters a label may have.
+/// Maximum number of characters of a label.
 pub(super) const MAX_LABEL: usize = 120;
 
-/// Whether a person may call a checkpoint so: it must be told from a number.
+/// Validates a label given by a user: it must be distinguishable from a number.
 fn check_label(label: Option<&str>) -> Result<(), SandboxError> {
     let is_fit = |label: &str| {
         !label.trim().is_empty()

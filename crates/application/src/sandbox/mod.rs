@@ -1,11 +1,11 @@
-//! [`SandboxService`]: sandboxes by name, their history, and the way of their changes to the user.
+//! [`SandboxService`]: sandboxes by name, their history, and applying their changes.
 //!
-//! Every command that works with a sandbox holds its lease, so two of them never meet. What was
-//! interrupted (a sandbox being made, a rollback, an apply, a discard) is finished or undone by
-//! whatever command comes next.
+//! Every command that uses a sandbox holds its lease, so two commands never run at once. The next
+//! command completes or undoes an interrupted operation (create, rollback, apply, discard).
 
 mod apply;
 mod by_products;
+mod disk_usage;
 mod error;
 mod exec;
 mod history;
@@ -18,14 +18,15 @@ mod service;
 mod target;
 mod trial;
 
-pub use apply::{Applied, ApplyRequest};
+pub use apply::{ApplyRequest, ApplyResult};
 pub(crate) use by_products::FILE_TOOLS;
+pub use disk_usage::{CacheTotal, DiskUsage};
 pub use error::SandboxError;
 pub(crate) use exec::invocation;
 pub use exec::{ExecReport, ExecRequest};
 pub use history::{CaptureReport, Doer, MemberChanges, SandboxDiff};
 pub use query::{QueryReport, QueryRequest, Recording};
-pub use recover::Recovered;
+pub use recover::RecoveredOperation;
 pub use rollback::{RollbackTarget, RolledBack};
 pub(crate) use service::hide_database;
 pub use service::{OpenSandbox, SandboxService, SandboxView};

@@ -1,4 +1,4 @@
-//! What no sandbox may hold: the files in which the program keeps its own records.
+//! Refuses to sandbox the program's own files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use cleveragents_sandbox::{Error, Source};
 
 use super::target::Target;
 
-/// Refuses targets that are, hold or lie in the program's own files. `sandboxes` is the folder of
-/// all sandboxes, `database` the file of the records, if they are in one.
+/// Refuses targets that are, contain or lie in the program's own files. `sandboxes` is the folder of all
+/// sandboxes, `database` the file of the program's database, if it is a file.
 pub(super) fn check(
     targets: &[Target],
     sandboxes: &Path,
@@ -22,7 +22,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Refuses a place that is the root of the file system, or that is, holds or lies in the program's own files.
+/// Refuses a path that is the root of the file system, or that is, contains or lies in the program's own
+/// files.
 pub(super) fn check_place(
     location: &Path,
     source: Source,
@@ -32,21 +33,21 @@ pub(super) fn check_place(
     let sandboxes = resolved(sandboxes);
     let database = database.map(resolved);
     let place = resolved(location);
-    // A repository is copied from its commits, so what else lies in its folder does not matter.
+    // A repository is copied from its commits, so other files in its folder do not matter.
     let holds = |own: &Path| source == Source::Directory && own.starts_with(&place);
     if place.parent().is_none() {
         return Err(Error::CannotSandbox {
             what: format!("`{}`", location.display()),
             reason: "it is the root of the file system".to_owned(),
-            hint: Some("name the folders in it that you work on".to_owned()),
+            hint: Some("name the subfolders that you work on".into()),
         });
     }
     let reason = if database.as_deref() == Some(&*place) {
-        "it is the database in which the program keeps its own records"
+        "it is the database of the program"
     } else if database.as_deref().is_some_and(holds) {
-        "the program keeps its own records in it"
+        "it contains the database of the program"
     } else if place.starts_with(&sandboxes) || holds(&sandboxes) {
-        "the program keeps its sandboxes in it"
+        "it contains the sandboxes of the program"
     } else {
         return Ok(());
     };
@@ -54,8 +55,8 @@ pub(super) fn check_place(
         what: format!("`{}`", location.display()),
         reason: reason.to_owned(),
         hint: Some(
-            "name the folders in it that you work on, or set CLEVERAGENTS_HOME to a folder outside"
-                .to_owned(),
+            "name the subfolders that you work on, or set CLEVERAGENTS_HOME to a folder outside"
+                .into(),
         ),
     })
 }

@@ -1,48 +1,48 @@
-//! Looking at the databases of a sandbox as they will be, and adding to their scripts.
+//! Queries on the future state of a sandbox's databases, and additions to their scripts.
 
 use cleveragents_domain::{CheckpointNumber, CheckpointReason};
-use cleveragents_sandbox::{Answer, Base, Member, Servers as _};
+use cleveragents_sandbox::{Base, Member, QueryResult, Servers as _};
 
 use super::error::SandboxError;
 use super::history::CaptureReport;
 use super::service::{OpenSandbox, SandboxService};
 
-/// What to ask a database of a sandbox.
+/// A query on a database of a sandbox.
 #[derive(Debug, Clone)]
 pub struct QueryRequest {
-    /// The part; the only database on a server when not given.
+    /// The part; by default the only database on a server.
     pub part: Option<String>,
-    /// The statements.
+    /// SQL statements.
     pub sql: String,
-    /// So many rows of the last statement are wanted.
+    /// Maximum number of rows of the last statement.
     pub limit: usize,
-    /// Whether the statements shall be part of what is applied.
+    /// Whether the statements become part of what is applied.
     pub record: Recording,
 }
 
-/// What becomes of statements that ran well.
+/// Treatment of statements that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recording {
-    /// Nothing.
+    /// They are not recorded.
     No,
     /// They are added to the script of the part.
     Yes,
 }
 
-/// What a database of a sandbox answered.
+/// Result of a query.
 #[derive(Debug)]
 pub struct QueryReport {
-    /// The part.
+    /// Alias of the part.
     pub part: String,
-    /// The answer.
-    pub answer: Answer,
-    /// The state before the statements were recorded, and what that changed.
+    /// Rows and results of the statements.
+    pub answer: QueryResult,
+    /// Checkpoint of the state before the statements were recorded, and the recorded changes.
     pub recorded: Option<(CheckpointNumber, CaptureReport)>,
 }
 
 impl SandboxService {
-    /// Runs statements on the database of a part, after those of its script, and takes all of it back.
-    /// What is recorded is only written to the script.
+    /// Runs statements on the database of a part, after those of its script, and rolls everything
+    /// back. Recording only adds them to the script.
     pub fn query(
         &self,
         open: &mut OpenSandbox,
@@ -57,7 +57,7 @@ impl SandboxService {
         let recorded = match request.record {
             Recording::No => None,
             Recording::Yes => {
-                // The words alone: a statement may hold what should not be shown in a list.
+                // Only the first words: a statement may contain data that should not appear in a list.
                 let words: Vec<_> = answer
                     .statements
                     .iter()
@@ -80,7 +80,7 @@ impl SandboxService {
     }
 }
 
-/// The part that is meant: a database on a server.
+/// The requested part, which must be a database on a server.
 fn database_part<'a>(
     open: &'a OpenSandbox,
     wanted: Option<&str>,

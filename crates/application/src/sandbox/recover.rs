@@ -1,4 +1,4 @@
-//! What an interrupted command left, brought to an end by the next one.
+//! Recovery of interrupted operations by the next command.
 
 use cleveragents_domain::{Sandbox, SandboxState, TreePath};
 use cleveragents_sandbox::Error;
@@ -10,32 +10,33 @@ use super::history::BY_ROLLBACK;
 use super::rollback::Journey;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
 
-/// What was brought to an end.
+/// A recovered operation.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Recovered {
-    /// A sandbox that was never complete is gone.
+pub enum RecoveredOperation {
+    /// An incomplete sandbox was removed.
     Removed(String),
-    /// An apply is finished.
+    /// An apply was completed.
     Applied(String),
-    /// An apply is taken back. Paths that someone changed since are left as they are.
-    TakenBack(String, Vec<TreePath>),
-    /// A rollback reached its goal.
+    /// An apply was rolled back. The paths listed were changed by other processes since, and are
+    /// left as they are.
+    ApplyRolledBack(String, Vec<TreePath>),
+    /// A rollback was completed.
     RolledBack(String),
-    /// A sandbox that was being thrown away is gone.
+    /// A discard was completed.
     Discarded(String),
-    /// It could not be brought to an end; the next command tries again.
+    /// The recovery failed; the next command tries again.
     Failed(String, String),
 }
 
-/// Whether nothing in it was interrupted.
+/// Whether no operation of the sandbox was interrupted.
 pub(super) fn is_settled(sandbox: &Sandbox) -> bool {
     sandbox.state == SandboxState::Active && sandbox.rolling_back_to.is_none()
 }
 
 impl SandboxService {
-    /// Finishes or undoes what dead processes left. What others are at is left to them.
-    pub fn recover(&self) -> Result<Vec<Recovered>, SandboxError> {
-        // What cannot be removed now is tried again next time.
+    /// Completes or undoes operations of dead processes. Skips sandboxes that other processes use.
+    pub fn recover(&self) -> Result<Vec<RecoveredOperation>, SandboxError> {
+        // The next recovery retries what cannot be removed now.
         let _left = self.sweep();
         let mut done = Vec::new();
         let all = self.engine.read(|reader| sandboxes::list(reader, false))?;
@@ -58,13 +59,15 @@ impl SandboxService {
             };
             match self.recover_one(&mut open) {
                 Ok(one) => done.extend(one),
-                // Somebody else applies to the same resources right now.
+                // Another process currently applies to the same resources.
                 Err(error) if error.is_held() => {}
                 Err(error @ (SandboxError::Store(_) | SandboxError::Lease(_))) => {
                     return Err(error);
                 }
-                // One sandbox in trouble must not keep people from all the others.
-                Err(error) => done.push(Recovered::Failed(sandbox.name, error.to_string())),
+                // A failure of one sandbox must not block all others.
+                Err(error) => {
+                    done.push(RecoveredOperation::Failed(sandbox.name, error.to_string()));
+                }
             }
         }
         Ok(done)
@@ -73,16 +76,16 @@ impl SandboxService {
     pub(super) fn recover_one(
         &self,
         open: &mut OpenSandbox,
-    ) -> Result<Option<Recovered>, SandboxError> {
+    ) -> Result<Option<RecoveredOperation>, SandboxError> {
         let name = open.view.sandbox.name.clone();
         Ok(match open.view.sandbox.state {
             SandboxState::Creating => {
                 self.throw_away(open, SandboxState::Creating)?;
-                Some(Recovered::Removed(name))
+                Some(RecoveredOperation::Removed(name))
             }
             SandboxState::Discarding => {
                 self.throw_away(open, SandboxState::Discarding)?;
-                Some(Recovered::Discarded(name))
+                Some(RecoveredOperation::Discarded(name))
             }
             SandboxState::Applying => Some(self.recover_apply(open)?),
             SandboxState::Active => match open.view.sandbox.rolling_back_to {
@@ -99,14 +102,14 @@ impl SandboxService {
                         self.go_to(open, journey).map(drop)
                     };
                     if let Err(SandboxError::Files(Error::ContentLost(_))) = &gone {
-                        // It can never be ended; the state before it is a checkpoint.
+                        // It can never be completed; a checkpoint has the state before it.
                         let id = open.view.sandbox.id;
                         self.write(open, move |unit| {
                             Ok(sandboxes::set_rolling_back(unit, id, None)?)
                         })?;
                     }
                     gone?;
-                    Some(Recovered::RolledBack(name))
+                    Some(RecoveredOperation::RolledBack(name))
                 }
                 None => None,
             },
@@ -114,8 +117,11 @@ impl SandboxService {
         })
     }
 
-    pub(super) fn recover_apply(&self, open: &OpenSandbox) -> Result<Recovered, SandboxError> {
-        // Nobody else may apply to the same resources meanwhile.
+    pub(super) fn recover_apply(
+        &self,
+        open: &OpenSandbox,
+    ) -> Result<RecoveredOperation, SandboxError> {
+        // No other process may apply to the same resources meanwhile.
         let _resources = self.lease_resources(open)?;
         let SandboxView { sandbox, .. } = &open.view;
         let name = sandbox.name.clone();
@@ -123,18 +129,18 @@ impl SandboxService {
         let place = journal_place(&state);
         let outcome = match Journal::load(&place)? {
             Some(journal) => journal.recover(&place, &self.servers(&open.view))?,
-            // The folder went out of the way as a whole, after the last change was in place.
+            // The folder was moved away as a whole, after the last change was in place.
             None if !state.exists() => Recovery::Finished,
-            None => Recovery::TakenBack(Vec::new()),
+            None => Recovery::RolledBack(Vec::new()),
         };
         match outcome {
             Recovery::Finished => {
                 self.complete(open, None)?;
-                Ok(Recovered::Applied(name))
+                Ok(RecoveredOperation::Applied(name))
             }
-            Recovery::TakenBack(kept) => {
+            Recovery::RolledBack(kept) => {
                 self.advance(open, SandboxState::Applying, SandboxState::Active, None)?;
-                Ok(Recovered::TakenBack(name, kept))
+                Ok(RecoveredOperation::ApplyRolledBack(name, kept))
             }
         }
     }

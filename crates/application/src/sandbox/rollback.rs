@@ -1,4 +1,4 @@
-//! Going back to a checkpoint, and forward again.
+//! Rollback to a checkpoint, and redo.
 
 use std::collections::BTreeMap;
 
@@ -10,50 +10,50 @@ use super::error::SandboxError;
 use super::history::{BY_REDO, BY_ROLLBACK};
 use super::service::{OpenSandbox, SandboxService};
 
-/// Where to go.
+/// Target of a rollback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RollbackTarget {
-    /// The last checkpoint whose state differs from the present one.
+    /// The last checkpoint whose state differs from the current one.
     Previous,
     /// A checkpoint by number or label.
     Checkpoint(String),
 }
 
-/// What a rollback or redo did.
+/// Result of a rollback or redo.
 #[derive(Debug)]
 pub struct RolledBack {
-    /// The state that was reached.
+    /// Checkpoint that was restored.
     pub checkpoint: Checkpoint,
-    /// Where the state before can be found again; `None` for a redo.
+    /// Checkpoint of the state before the rollback; `None` for a redo.
     pub before: Option<CheckpointNumber>,
-    /// Each path that was changed, with its part.
+    /// Each changed path with the alias of its part.
     pub changes: Vec<(String, Change)>,
 }
 
-/// A way through the history.
+/// A move to another position of the history.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Journey {
-    /// The position to reach.
+    /// Target position.
     pub(super) to: u64,
-    /// Whose doing it is.
+    /// Tool name of its history entries.
     pub(super) by: &'static str,
-    /// Makes a checkpoint of the state before, which names this one as the goal.
+    /// If set, creates a checkpoint of the state before, with this one as its target.
     pub(super) keeps: Option<CheckpointNumber>,
-    /// The checkpoint of a rollback that is taken back by this.
+    /// The checkpoint of a rollback that this redo undoes.
     pub(super) takes_back: Option<CheckpointNumber>,
 }
 
-/// What a way through the history led to.
+/// Result of a move to another position.
 #[derive(Debug)]
-pub(super) struct Travelled {
-    /// The checkpoint of the state before, where one was wanted.
+pub(super) struct RestoreResult {
+    /// Checkpoint of the state before, if one was requested.
     before: Option<CheckpointNumber>,
-    /// Each path that was changed, with its part.
+    /// Each changed path with the alias of its part.
     pub(super) changes: Vec<(String, Change)>,
 }
 
 impl SandboxService {
-    /// Takes the sandbox back to a checkpoint. The state before becomes a checkpoint too.
+    /// Rolls the sandbox back to a checkpoint. A new checkpoint stores the state before.
     pub fn rollback(
         &self,
         open: &mut OpenSandbox,
@@ -67,7 +67,7 @@ impl SandboxService {
             keeps: Some(checkpoint.number),
             takes_back: None,
         };
-        let Travelled { before, changes } = self.go_to(open, journey)?;
+        let RestoreResult { before, changes } = self.go_to(open, journey)?;
         tracing::info!(
             sandbox = %open.view.sandbox.id, checkpoint = checkpoint.number.0, changes = changes.len(),
             "sandbox rolled back"
@@ -79,7 +79,7 @@ impl SandboxService {
         })
     }
 
-    /// What a rollback would change, path by path.
+    /// Changes that a rollback would make.
     pub fn rollback_preview(
         &self,
         open: &mut OpenSandbox,
@@ -105,7 +105,7 @@ impl SandboxService {
         })
     }
 
-    /// Takes the last rollback back.
+    /// Undoes the last rollback.
     pub fn redo(&self, open: &mut OpenSandbox) -> Result<RolledBack, SandboxError> {
         self.capture(open, None)?;
         let Some(checkpoint) = self.redoable(open)? else {
@@ -125,7 +125,7 @@ impl SandboxService {
         })
     }
 
-    /// The state before the last rollback, unless something else changed the sandbox since.
+    /// The state before the last rollback, unless the sandbox was changed since.
     fn redoable(&self, open: &OpenSandbox) -> Result<Option<Checkpoint>, SandboxError> {
         let last = open.view.checkpoints.iter().rfind(|checkpoint| {
             checkpoint.reason == CheckpointReason::BeforeRollback && !checkpoint.undone
@@ -139,8 +139,8 @@ impl SandboxService {
             .then(|| last.clone()))
     }
 
-    /// The checkpoint with a number or label. A number comes before a label, a label that a person
-    /// gave before one that a command left behind, and of several alike the newest wins.
+    /// The checkpoint with a number or label. A number takes precedence over a label, a user's label over
+    /// one that a command created, and the newest wins among equals.
     pub fn checkpoint_named(
         &self,
         open: &OpenSandbox,
@@ -176,7 +176,7 @@ impl SandboxService {
         match target {
             RollbackTarget::Checkpoint(wanted) => self.checkpoint_named(open, wanted),
             RollbackTarget::Previous => {
-                // After a rollback the present state is that of the checkpoint reached.
+                // After a rollback the current state is that of its target.
                 let reached = self.redoable(open)?.and_then(|before| before.target);
                 for checkpoint in view.checkpoints.iter().rev() {
                     if checkpoint.reason == CheckpointReason::BeforeRollback
@@ -193,19 +193,19 @@ impl SandboxService {
         }
     }
 
-    /// Brings the files to a position of the history. Interrupted, it is done again by the next command.
+    /// Restores the files to a position of the history. If interrupted, the next command repeats it.
     pub(super) fn go_to(
         &self,
         open: &mut OpenSandbox,
         journey: Journey,
-    ) -> Result<Travelled, SandboxError> {
+    ) -> Result<RestoreResult, SandboxError> {
         let id = open.view.sandbox.id;
         let ways = self.way_back(open, journey.to)?;
         let targets = |member: &Member| -> BTreeMap<TreePath, Option<FileState>> {
             let ways = ways.get(&member.alias).into_iter().flatten();
             ways.map(|(path, way)| (path.clone(), way.after)).collect()
         };
-        // Begun only when it can be ended.
+        // Start only if every part can be restored.
         for member in &open.view.members {
             member.check_restore(&targets(member))?;
         }
@@ -221,8 +221,8 @@ impl SandboxService {
         for member in &open.view.members {
             member.restore(&targets(member))?;
         }
-        // What changed is told from the history, not from the files: an attempt before this one, which was
-        // killed, may have changed some of them already, and nobody wrote that down.
+        // The changes come from the history, not from the files: an earlier attempt that was killed may
+        // have changed some files without recording it.
         let changes: Vec<(String, Change)> = ways
             .iter()
             .flat_map(|(alias, ways)| ways.values().map(move |way| (alias, way)))
@@ -233,7 +233,7 @@ impl SandboxService {
         self.write_with(open, &changes, Some(journey.by.into()), move |unit, _| {
             sandboxes::set_rolling_back(unit, id, None)?;
             sandboxes::announce_rollback(unit, id, journey.to, paths);
-            // A second redo must not find the same rollback again.
+            // A second redo must not find the same rollback.
             if let Some(number) = journey.takes_back {
                 sandboxes::mark_undone(unit, id, number)?;
             }
@@ -246,6 +246,6 @@ impl SandboxService {
             member.remember_restored(&restored, open.view.position)?;
         }
         self.refresh_checkpoints(open)?;
-        Ok(Travelled { before, changes })
+        Ok(RestoreResult { before, changes })
     }
 }

@@ -1,11 +1,11 @@
-//! The way from a part of a sandbox to the database on a server that it stands for.
+//! Connects a part of a sandbox to its database on a server.
 //!
-//! The address, and the password that may be in it, stay in the resource: they are looked up again for
-//! every connection, by the name of the resource.
+//! The address, and a password in it, stay in the resource: they are looked up for every connection,
+//! by the name of the resource.
 
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_domain::{Code, Diagnose as _, Placeholder, hint, suggest};
 use cleveragents_sandbox::{Base, Connection, Error, Member, Servers};
 use cleveragents_store::{Server, database_identity};
 use serde_json::Value;
@@ -13,15 +13,15 @@ use serde_json::Value;
 use super::service::{SandboxService, SandboxView};
 use crate::resource::ResourceService;
 
-/// The servers of the parts of one sandbox.
+/// The database servers of one sandbox.
 pub(super) struct PartServers<'a> {
     service: &'a SandboxService,
-    /// Parts with the resources that they stand for.
+    /// Alias of each part with the name of its resource.
     resources: Vec<(String, String)>,
 }
 
 impl SandboxService {
-    /// Connects to the databases of a sandbox.
+    /// Connections to the databases of a sandbox.
     pub(super) fn servers(&self, view: &SandboxView) -> PartServers<'_> {
         let stored = view.stored.iter();
         PartServers {
@@ -32,7 +32,7 @@ impl SandboxService {
         }
     }
 
-    /// Whether the real resource behind a part can no longer be reached by anybody.
+    /// Whether the real resource of a part no longer exists.
     pub(super) fn is_lost(&self, view: &SandboxView, part: &Member) -> bool {
         if part.base != Base::Postgres {
             return !part.location.exists();
@@ -50,20 +50,21 @@ impl SandboxService {
         let unreachable = |address: &str, message: String| Error::Unreachable {
             address: address.to_owned(),
             message,
+            hint: None,
         };
         let resources = ResourceService::new(Arc::clone(&self.engine));
-        let found = resources.resolve(resource).map_err(|error| {
-            let message = match error.hint() {
-                Some(hint) => format!("{error}; {hint}"),
-                None => error.to_string(),
-            };
-            unreachable(resource, message)
-        })?;
+        let found = resources
+            .resolve(resource)
+            .map_err(|error| Error::Unreachable {
+                address: resource.to_owned(),
+                message: error.to_string(),
+                hint: error.hint(),
+            })?;
         let address = found.properties.get("url").and_then(Value::as_str);
         let server = Server::at(address.unwrap_or_default())
             .map_err(|error| unreachable(resource, error.to_string()))?;
         let shown = server.shown().to_owned();
-        // The message of the store names its own database; this is another one.
+        // The store's error message would name the program's own database; this is another one.
         let failed = |error: cleveragents_store::Error| {
             let message = match error {
                 cleveragents_store::Error::Unavailable { reason, .. } => reason,
@@ -77,8 +78,11 @@ impl SandboxService {
         if own.as_ref() == Some(&identity) {
             return Err(Error::CannotSandbox {
                 what: format!("resource `{resource}`"),
-                reason: "it is the database in which the program keeps its own records".to_owned(),
-                hint: Some("name another database, or keep the records elsewhere: `agents config set core.database-url URL`".to_owned()),
+                reason: "it is the database of the program".to_owned(),
+                hint: Some(hint!(
+                    "name another database, or move the database of the program: {}",
+                    suggest::config_set("core.database-url", Placeholder("URL"))
+                )),
             });
         }
         let mut connection = Connection {
@@ -96,7 +100,7 @@ impl Servers for PartServers<'_> {
         let mut resources = self.resources.iter();
         let (_, resource) = resources
             .find(|(part, _)| part == alias)
-            .ok_or_else(|| Error::Damaged(format!("its part `{alias}` is gone")))?;
+            .ok_or_else(|| Error::Damaged(format!("its part `{alias}` does not exist")))?;
         self.service.connect(resource)
     }
 }

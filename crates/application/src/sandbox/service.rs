@@ -1,4 +1,4 @@
-//! Making, finding and throwing away sandboxes.
+//! Creating, finding and discarding sandboxes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use cleveragents_domain::{
     SandboxName, SandboxState, TreePath, Ttl,
 };
 use cleveragents_process::Cancel;
-use cleveragents_sandbox::{Base, Folders, Member, Source, Stop};
+use cleveragents_sandbox::{Base, Folders, Member, ProjectCaches, Source, Stop};
 use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
 use cleveragents_store::{Engine, UnitOfWork, changesets, leases, sandboxes};
 use serde_json::Value;
@@ -22,10 +22,10 @@ use super::target::Target;
 use crate::lease::{HeldLease, LeaseService, WorkGuard};
 use crate::log_fields::milliseconds;
 
-/// A sandbox with all that belongs to it.
+/// A sandbox with its parts, checkpoints and position.
 #[derive(Debug, Clone)]
 pub struct SandboxView {
-    /// The sandbox.
+    /// Stored row.
     pub sandbox: Sandbox,
     /// Its parts, as stored.
     pub stored: Vec<StoredMember>,
@@ -33,7 +33,7 @@ pub struct SandboxView {
     pub members: Vec<Member>,
     /// Its checkpoints, oldest first.
     pub checkpoints: Vec<Checkpoint>,
-    /// How many entries its history has.
+    /// Number of entries of its history.
     pub position: u64,
 }
 
@@ -44,36 +44,52 @@ impl SandboxView {
             whole: path_from(&self.sandbox.folder),
         }
     }
+
+    /// The package caches that it shares with other sandboxes of the same project: those with the same first
+    /// repository or folder.
+    pub(crate) fn caches(&self) -> ProjectCaches {
+        let is_tree = |member: &&Member| matches!(member.base, Base::Git(_) | Base::Directory);
+        let members = self.members.iter();
+        let first = members
+            .clone()
+            .find(is_tree)
+            .or_else(|| self.members.first());
+        let project = first.map_or_else(
+            || Path::new(&self.sandbox.name),
+            |member| member.location.as_path(),
+        );
+        ProjectCaches::new(&self.folders().caches(), project)
+    }
 }
 
-/// A sandbox that this process alone works with until it is dropped.
+/// A sandbox that only this process uses until it is dropped.
 pub struct OpenSandbox {
-    /// What it is.
+    /// State of the sandbox.
     pub view: SandboxView,
     pub(super) lease: HeldLease,
 }
 
 impl OpenSandbox {
-    /// Has work in the sandbox cancelled when another owner takes it.
+    /// Cancels work in the sandbox when the lease is lost to another owner.
     pub(crate) fn guard(&self, cancel: &Cancel) -> WorkGuard {
         self.lease.guard(cancel)
     }
 }
 
-/// Makes sandboxes and works with them.
+/// Creates, opens and removes sandboxes.
 #[derive(Clone)]
 pub struct SandboxService {
     pub(super) engine: Arc<Engine>,
     leases: LeaseService,
-    /// How long the lease of an open sandbox lasts without renewal.
+    /// Duration of an open sandbox's lease without renewal.
     ttl: Ttl,
-    /// The folder that holds all sandboxes of this home.
+    /// The folder that contains all sandboxes of this home.
     home: PathBuf,
-    /// Ends looks at files that take long.
+    /// Cancels long scans of files.
     interrupt: Option<Cancel>,
 }
 
-/// Paths are stored as text that any path survives.
+/// Encodes a path as text without loss.
 fn path_text(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
     let relative = path.as_os_str().as_bytes();
@@ -88,7 +104,7 @@ fn path_from(text: &str) -> PathBuf {
     }
 }
 
-/// Where a target is. The address of a server is text already, and holds no password.
+/// Location of a target as text. The address of a server is already text, and contains no password.
 fn location_text(target: &Target) -> String {
     match target.source {
         Source::Postgres => target.location.display().to_string(),
@@ -108,7 +124,7 @@ fn machine() -> String {
     }
 }
 
-/// Hides the file of a database, and those that belong to it, from all confined programs.
+/// Hides the database file, and the files that belong to it, from all confined programs.
 pub(crate) fn hide_database(engine: &Engine) {
     if let Some(database) = engine.url().path() {
         for ending in ["", "-wal", "-shm", "-journal"] {
@@ -120,11 +136,13 @@ pub(crate) fn hide_database(engine: &Engine) {
 }
 
 impl SandboxService {
-    /// A service whose sandboxes lie in a folder.
+    /// A service with its sandboxes in the folder `home`; the package caches of their projects are next to it, in
+    /// `caches`.
     pub fn new(engine: Arc<Engine>, home: impl Into<PathBuf>) -> Self {
         let home = home.into();
-        // No command reads another sandbox or the database, wherever they are.
+        // No command may read another sandbox or the database, wherever they are.
         cleveragents_process::hide(&home);
+        cleveragents_process::hide(home.with_file_name("caches"));
         hide_database(&engine);
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),
@@ -135,8 +153,8 @@ impl SandboxService {
         }
     }
 
-    /// The same, whose looks at the files of a sandbox end when `cancel` is cancelled. Then the call fails with
-    /// [`Interrupted`](cleveragents_sandbox::Error::Interrupted), nothing is recorded, and the next look finds the
+    /// The same with scans that end when `cancel` is cancelled. The call then fails with
+    /// [`Interrupted`](cleveragents_sandbox::Error::Interrupted), nothing is recorded, and the next scan finds the
     /// same changes.
     #[must_use]
     pub fn interrupted_by(&self, cancel: &Cancel) -> Self {
@@ -146,19 +164,24 @@ impl SandboxService {
         }
     }
 
-    /// When a look that begins now has to end.
+    /// Cancellation for a scan that starts now.
     pub(super) fn stop(&self) -> Stop {
         self.interrupt.as_ref().map_or_else(Stop::default, Stop::on)
     }
 
-    /// The same with leases of another duration.
+    /// The same with another lease duration.
     #[must_use]
     pub const fn with_ttl(mut self, ttl: Ttl) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// The store it records in.
+    /// The folder that contains all sandboxes.
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The store that records the sandboxes.
     pub(crate) fn engine(&self) -> Arc<Engine> {
         Arc::clone(&self.engine)
     }
@@ -175,8 +198,8 @@ impl SandboxService {
         Ok(self.leases.acquire(Self::subject(id), self.ttl)?)
     }
 
-    /// Whether a new sandbox can have this name. [`Self::create`] asks again; this is for callers who
-    /// do something else first that a wrong name shall not leave behind.
+    /// Whether a new sandbox can have this name. [`Self::create`] checks again; this is for callers with an
+    /// earlier step that must not leave anything behind if the name is wrong.
     pub fn check_free(&self, name: &str) -> Result<(), SandboxError> {
         let name: SandboxName = name.parse()?;
         let name = name.to_string();
@@ -189,7 +212,7 @@ impl SandboxService {
         }
     }
 
-    /// Makes a sandbox of some resources. When anything fails, nothing is left of it.
+    /// Creates a sandbox of resources. A failure leaves nothing behind.
     pub fn create(
         &self,
         name: &str,
@@ -199,7 +222,7 @@ impl SandboxService {
         self.create_for(None, name, origin, targets)
     }
 
-    /// Refuses targets that no sandbox may hold: the root of the file system and the program's own files.
+    /// Refuses targets that cannot be sandboxed: the root of the file system and the program's own files.
     pub fn check_targets(&self, targets: &[Target]) -> Result<(), SandboxError> {
         Ok(own::check(targets, &self.home, self.engine.url().path())?)
     }
@@ -215,7 +238,7 @@ impl SandboxService {
         Ok(own::check_place(folder, source, &self.home, database)?)
     }
 
-    /// Makes a sandbox for a plan: its history is a changeset of the plan.
+    /// Creates a sandbox for a plan: its history is a changeset of the plan.
     pub fn create_for(
         &self,
         plan: Option<PlanId>,
@@ -274,7 +297,7 @@ impl SandboxService {
                     view: self.view(id)?,
                     ..open
                 };
-                // What went wrong first is what the caller must hear.
+                // The caller must get the first error.
                 let _left = self.throw_away(&open, SandboxState::Creating);
                 Err(error)
             }
@@ -291,7 +314,7 @@ impl SandboxService {
         folders.create()?;
         for target in targets {
             if target.source == Source::Postgres {
-                // To be told now that it cannot be reached, or is none that can be worked on.
+                // Fail now if the database is unreachable or unsuitable.
                 self.connect(&target.resource)?;
             }
             let member = folders.create_member(
@@ -319,7 +342,7 @@ impl SandboxService {
         })
     }
 
-    /// Writes under the lease of a sandbox: an owner that lost it writes nothing.
+    /// Writes under the lease of a sandbox: fails if the lease was lost.
     pub(super) fn write<T: Send + 'static>(
         &self,
         open: &OpenSandbox,
@@ -332,7 +355,7 @@ impl SandboxService {
         })
     }
 
-    /// Moves a sandbox from one state to the next, under its lease.
+    /// Changes the state of a sandbox, under its lease.
     pub(super) fn advance(
         &self,
         open: &OpenSandbox,
@@ -343,7 +366,7 @@ impl SandboxService {
         self.advance_under(open, &[], (from, to), result)
     }
 
-    /// Moves a sandbox from one state to the next, under its lease and further ones.
+    /// Changes the state of a sandbox, under its lease and further ones.
     pub(super) fn advance_under(
         &self,
         open: &OpenSandbox,
@@ -371,7 +394,7 @@ impl SandboxService {
         })
     }
 
-    /// Every sandbox, newest first; those that are over only when asked for.
+    /// Every sandbox, newest first; ended ones only with `with_over`.
     pub fn list(&self, with_over: bool) -> Result<Vec<SandboxView>, SandboxError> {
         let all = self
             .engine
@@ -438,11 +461,11 @@ impl SandboxService {
         })
     }
 
-    /// Takes a sandbox to work with it alone.
+    /// Opens a sandbox for exclusive use.
     pub fn open(&self, reference: &str) -> Result<OpenSandbox, SandboxError> {
         let mut open = self.take(reference)?;
         if !is_settled(&open.view.sandbox) {
-            // Nobody else is at it, so it was interrupted: ended now, or the reason why not is told.
+            // No other process uses it, so its operation was interrupted: recover it now, or return the failure.
             self.recover_one(&mut open)?;
             open.view = self.view(open.view.sandbox.id)?;
         }
@@ -452,7 +475,7 @@ impl SandboxService {
         Ok(open)
     }
 
-    /// Takes a sandbox in whatever state it is, unless it is over.
+    /// Takes the lease of a sandbox in any state except ended.
     fn take(&self, reference: &str) -> Result<OpenSandbox, SandboxError> {
         let found = self.find(reference)?;
         if found.sandbox.state.is_over() {
@@ -460,7 +483,7 @@ impl SandboxService {
         }
         Self::check_here(&found)?;
         let lease = self.lease(found.sandbox.id)?;
-        // Again, now that nobody else can change it.
+        // Read again, now that no other process can change it.
         let view = self.view(found.sandbox.id)?;
         Ok(OpenSandbox { view, lease })
     }
@@ -476,14 +499,14 @@ impl SandboxService {
         }
     }
 
-    /// Whether a sandbox that was applied still has its copies here.
+    /// Whether an applied sandbox still has its copies on this machine.
     pub fn has_kept_files(sandbox: &Sandbox) -> bool {
         sandbox.state == SandboxState::Applied
             && sandbox.machine == machine()
             && path_from(&sandbox.folder).exists()
     }
 
-    /// Every sandbox that was applied and still has its copies here, newest first.
+    /// Every applied sandbox that still has its copies on this machine, newest first.
     pub fn kept(&self) -> Result<Vec<SandboxView>, SandboxError> {
         let all = self.engine.read(|reader| sandboxes::list(reader, true))?;
         all.into_iter()
@@ -492,8 +515,8 @@ impl SandboxService {
             .collect()
     }
 
-    /// Throws a sandbox and all its work away, also one that is damaged. An apply that was interrupted
-    /// is ended first, as long as that is possible. Of one that was applied the copies go that were kept.
+    /// Discards a sandbox and all its work, even a damaged one. Recovers an interrupted apply first, as far as
+    /// possible. For an applied sandbox, removes the copies that were kept.
     pub fn discard(&self, reference: &str) -> Result<SandboxView, SandboxError> {
         let found = self.find(reference)?;
         if Self::has_kept_files(&found.sandbox) {
@@ -527,7 +550,7 @@ impl SandboxService {
         self.view(id)
     }
 
-    /// Removes files and traces, then says so.
+    /// Removes files and traces, then records it.
     pub(super) fn throw_away(
         &self,
         open: &OpenSandbox,
@@ -536,7 +559,7 @@ impl SandboxService {
         let begin = || self.advance(open, from, SandboxState::Discarding, None);
         if from != SandboxState::Discarding {
             match begin() {
-                // Nothing can be noted down, and it is these files that fill the disk.
+                // The state cannot be recorded, and these files fill the disk.
                 Err(error) if error.code() == Code::DiskFull => {
                     Self::remove_files(&open.view)?;
                     begin()?;
@@ -558,7 +581,7 @@ impl SandboxService {
         for member in &view.members {
             member.remove(&view.sandbox.id.to_string())?;
         }
-        // First out of the way in one step: a folder under its own name is always whole.
+        // Rename first, in one step: a folder under its own name is always complete.
         let folder = view.folders().whole;
         let gone = folder.with_extension(GONE);
         match std::fs::rename(&folder, &gone) {
@@ -568,7 +591,7 @@ impl SandboxService {
         Ok(cleveragents_sandbox::remove_folder(&gone).map_err(removing(&gone))?)
     }
 
-    /// Removes what a process that died while removing has left.
+    /// Removes the remains of a removal whose process died.
     pub(super) fn sweep(&self) -> Result<(), SandboxError> {
         let entries = match std::fs::read_dir(&self.home) {
             Ok(entries) => entries,
@@ -592,10 +615,10 @@ fn not_ready(view: &SandboxView) -> SandboxError {
     }
 }
 
-/// The end of the name of a folder that is being removed.
+/// Suffix of the name of a folder that is being removed.
 const GONE: &str = "gone";
 
-fn removing(place: &Path) -> impl Fn(std::io::Error) -> cleveragents_sandbox::Error {
+pub(super) fn removing(place: &Path) -> impl Fn(std::io::Error) -> cleveragents_sandbox::Error {
     let path = place.to_owned();
     move |source| cleveragents_sandbox::Error::Files {
         action: "removing",
@@ -604,12 +627,14 @@ fn removing(place: &Path) -> impl Fn(std::io::Error) -> cleveragents_sandbox::Er
     }
 }
 
-/// The base of a part that is not made yet: enough to remove what there may be of it.
+/// The base of a part that is not created yet: enough to remove its remains.
 fn first_base(source: Source) -> String {
     base_text(&match source {
         Source::Git => Base::Git(cleveragents_sandbox::GitBase {
             commit: String::new(),
             branch: None,
+            snapshot: None,
+            left_out: Vec::new(),
         }),
         Source::Directory => Base::Directory,
         Source::File => Base::File,

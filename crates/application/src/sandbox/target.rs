@@ -1,50 +1,50 @@
-//! What a sandbox is made of: resources, each by its nearest boundary.
+//! The content of a sandbox: resources, each isolated at its nearest boundary.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{Resource, SandboxStrategy};
+use cleveragents_domain::{Hint, Placeholder, Resource, SandboxStrategy, hint, suggest};
 use cleveragents_sandbox::Source;
 
 use super::error::SandboxError;
 use crate::project::ProjectTarget;
 use crate::resource::ResourceService;
 
-/// A resource to be put into a sandbox.
+/// A resource to be sandboxed.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// What it is called in the sandbox.
+    /// Name in the sandbox.
     pub alias: String,
-    /// The name of the resource.
+    /// Name of the resource.
     pub resource: String,
-    /// How it is isolated, as printed.
+    /// Printed name of the isolation strategy.
     pub strategy: String,
-    /// What kind of thing it is.
+    /// Kind of the resource.
     pub source: Source,
-    /// Where it is.
+    /// Path or address.
     pub location: PathBuf,
-    /// Whether its changes may never be applied.
+    /// Whether its changes can never be applied.
     pub is_read_only: bool,
 }
 
 impl Target {
-    /// A resource, isolated at its boundary. `alias` is made plain.
-    pub fn of(
+    /// A resource, isolated at its boundary. `alias` is simplified to a plain folder name.
+    pub fn from_resource(
         resources: &ResourceService,
         resource: &Resource,
         alias: &str,
         is_read_only: bool,
     ) -> Result<Self, SandboxError> {
         let boundary = resources.boundary(resource.id)?;
-        let cannot = |reason: &str, hint: Option<&str>| {
+        let cannot = |reason: &str, hint: Option<Hint>| {
             SandboxError::Files(cleveragents_sandbox::Error::CannotSandbox {
                 what: format!("resource `{}`", resource.name),
                 reason: reason.to_owned(),
-                hint: hint.map(str::to_owned),
+                hint,
             })
         };
         let Some(location) = boundary.resource.location.as_deref().map(PathBuf::from) else {
-            return Err(cannot("it has no place in the file system", None));
+            return Err(cannot("it has no path in the file system", None));
         };
         let source = match boundary.strategy.effective() {
             SandboxStrategy::GitWorktree => Source::Git,
@@ -66,16 +66,21 @@ impl Target {
             SandboxStrategy::TransactionRollback => {
                 return Err(cannot(
                     "it is neither an SQLite file nor a PostgreSQL database with an address",
-                    Some("look at it with `agents resource show RESOURCE`, and register it again"),
+                    Some(hint!(
+                        "show it with {}, and register it again",
+                        suggest::resource_show(Placeholder("RESOURCE"))
+                    )),
                 ));
             }
             SandboxStrategy::Snapshot => {
                 return Err(cannot(
-                    "containers cannot be worked on in a sandbox yet",
-                    Some("leave it out"),
+                    "containers are not supported in sandboxes yet",
+                    Some("leave it out".into()),
                 ));
             }
-            SandboxStrategy::None => return Err(cannot("its type isolates nothing", None)),
+            SandboxStrategy::None => {
+                return Err(cannot("its type has no isolation strategy", None));
+            }
         };
         Ok(Self {
             alias: plain(alias),
@@ -87,9 +92,9 @@ impl Target {
         })
     }
 
-    /// Something in the file system, registered if it is not yet. What looks like a repository is
-    /// taken for one, so that one that cannot be used is refused instead of copied. A path that is no
-    /// plain text is not registered.
+    /// A path in the file system, registered if necessary. A path that looks like a repository is
+    /// treated as one, so that an unusable one is refused instead of copied. A path that is not UTF-8
+    /// is not registered.
     pub fn at(resources: &ResourceService, path: &Path) -> Result<Self, SandboxError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_text = path
@@ -97,7 +102,7 @@ impl Target {
             .is_some_and(|text| !text.contains(char::is_control));
         let mut target = if is_text {
             let resource = resources.ensure_path(path)?;
-            Self::of(resources, &resource, &name, false)?
+            Self::from_resource(resources, &resource, &name, false)?
         } else {
             let (source, strategy) = if path.is_dir() {
                 (Source::Directory, SandboxStrategy::CopyOnWrite)
@@ -122,7 +127,7 @@ impl Target {
         Ok(target)
     }
 
-    /// All that a project links; what shares a boundary is one.
+    /// All resources that a project links; those with a common boundary become one target.
     pub fn of_project(
         resources: &ResourceService,
         links: &[ProjectTarget],
@@ -130,14 +135,14 @@ impl Target {
         let mut targets: Vec<Self> = Vec::new();
         let mut places: HashMap<PathBuf, usize> = HashMap::new();
         for link in links {
-            let target = Self::of(
+            let target = Self::from_resource(
                 resources,
                 &link.resource,
                 &link.alias.to_string(),
                 link.read_only,
             )?;
             if let Some(at) = places.get(&target.location) {
-                // One of the links allows writing, so the files may be written.
+                // If one of the links allows writing, the files are writable.
                 targets[*at].is_read_only &= target.is_read_only;
             } else {
                 places.insert(target.location.clone(), targets.len());
@@ -147,7 +152,7 @@ impl Target {
         Ok(targets)
     }
 
-    /// Gives every part a name of its own.
+    /// Makes the aliases unique.
     pub fn make_distinct(targets: &mut [Self]) {
         let mut names = HashSet::new();
         for target in targets {
@@ -170,7 +175,7 @@ fn looks_like_a_repository(path: &Path) -> bool {
     path.join(".git").symlink_metadata().is_ok() || (path.join("HEAD").is_file() && is_bare())
 }
 
-/// A plain word for the folder of a part.
+/// Simplifies a name to a plain folder name for a part.
 fn plain(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     let word: String = name

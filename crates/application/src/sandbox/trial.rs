@@ -1,7 +1,7 @@
-//! Trials: work in a sandbox that leaves no trace in its files, whatever becomes of it.
+//! Trials: work in a sandbox that leaves its files unchanged, whatever happens.
 //!
-//! A trial marks the sandbox as on its way back to where its history stands. A process that dies in
-//! the middle leaves that mark, and whoever opens the sandbox next takes back what it changed.
+//! A trial marks the sandbox as rolling back to the current position of its history. If the process
+//! dies, the mark stays, and the next process that opens the sandbox undoes the changes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::rollback::Journey;
 use super::service::{OpenSandbox, SandboxService};
 
 impl SandboxService {
-    /// Begins a trial and says where the history stands.
+    /// Starts a trial and returns the current position of the history.
     pub(crate) fn begin_trial(&self, open: &mut OpenSandbox) -> Result<u64, SandboxError> {
         for member in &open.view.members {
             member.protect()?;
@@ -25,15 +25,15 @@ impl SandboxService {
         Ok(open.view.position)
     }
 
-    /// Ends a trial that began at a position of the history: every file is again as it was then. Says
-    /// what the trial had changed. When it recorded nothing the position is the same as before.
+    /// Ends a trial that started at a position of the history, and restores every file. Returns the
+    /// changes of the trial. If it recorded nothing, the position is the same as before.
     pub(crate) fn end_trial(
         &self,
         open: &mut OpenSandbox,
         began: u64,
     ) -> Result<Vec<(String, Change)>, SandboxError> {
         if open.view.position > began {
-            // Something was recorded meanwhile, so going back is recorded too.
+            // Something was recorded meanwhile, so the restore is recorded too.
             self.capture(open, Some(BY_ROLLBACK.into()))?;
             let journey = Journey {
                 to: began,
@@ -57,7 +57,7 @@ impl SandboxService {
         }
         let (left, captures) = self.look(open)?;
         if let Some((alias, change)) = left.changes.first() {
-            let place = format!("`{alias}/{}` could not be taken back", change.path);
+            let place = format!("`{alias}/{}` could not be rolled back", change.path);
             return Err(Error::Damaged(place).into());
         }
         remember(open, captures)?;
@@ -65,8 +65,8 @@ impl SandboxService {
         Ok(found.changes)
     }
 
-    /// Takes back what a trial left whose process died. Whether it was one is told by the mark: a
-    /// rollback has a way to go, a trial has not.
+    /// Undoes the changes of a trial whose process died. The mark shows that it was a trial: a
+    /// rollback has a different target position.
     pub(super) fn recover_trial(&self, open: &mut OpenSandbox) -> Result<(), SandboxError> {
         let began = open.view.position;
         self.end_trial(open, began).map(drop)

@@ -1,7 +1,8 @@
-//! The scheduler: how many plans run at the same time, and who runs the queued ones.
+//! The scheduler: limits how many plans run at the same time, and runs queued plans.
 //!
-//! [`Scheduler`] hands out slots, each a lease, so that the limit `plan.concurrency` holds across processes and
-//! machines. [`Worker`] runs queued plans. Terminal, worker and server all take a slot before they run a plan.
+//! [`Scheduler`] hands out slots, each a lease, so that the limit `plan.concurrency` applies across processes
+//! and machines. [`Worker`] runs queued plans. Terminal, worker and server all take a slot before they run a
+//! plan.
 
 mod worker;
 
@@ -21,7 +22,7 @@ pub use worker::{Worker, WorkerEvent, WorkerOptions, WorkerSummary};
 /// Poll interval for free slots and queued plans.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Stages in which `plan execute` has something to do.
+/// Stages in which `plan execute` applies.
 pub const EXECUTABLE_STAGES: [PlanStage; 9] = [
     PlanStage::StrategizeQueued,
     PlanStage::StrategizeProcessing,
@@ -34,7 +35,7 @@ pub const EXECUTABLE_STAGES: [PlanStage; 9] = [
     PlanStage::ApplyErrored,
 ];
 
-/// Stages in which `plan apply` has something to do.
+/// Stages in which `plan apply` applies.
 pub const APPLICABLE_STAGES: [PlanStage; 5] = [
     PlanStage::ExecuteComplete,
     PlanStage::ApplyQueued,
@@ -43,7 +44,7 @@ pub const APPLICABLE_STAGES: [PlanStage; 5] = [
     PlanStage::ApplyErrored,
 ];
 
-/// The phase that executing a plan asks for: the strategy first, if it has none.
+/// The phase to run when a plan is executed: the strategy first, if it has none.
 pub const fn phase_to_execute(plan: &Plan) -> PlanPhase {
     match plan.stage {
         PlanStage::StrategizeQueued
@@ -53,7 +54,7 @@ pub const fn phase_to_execute(plan: &Plan) -> PlanPhase {
     }
 }
 
-/// The phase that resuming a plan asks for.
+/// The phase to run when a plan is resumed.
 pub const fn phase_to_resume(plan: &Plan) -> PlanPhase {
     match plan.stage.phase() {
         PlanPhase::Apply => PlanPhase::Apply,
@@ -71,7 +72,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Slots of a database.
+    /// The slots of a database.
     pub fn new(engine: Arc<Engine>, concurrency: u64) -> Self {
         Self {
             leases: LeaseService::new(Arc::clone(&engine)),

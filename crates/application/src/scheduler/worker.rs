@@ -6,36 +6,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cleveragents_domain::{Code, Diagnose as _, Kind, LeaseSubject, Plan, PlanId, ProcessId, Ttl};
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
-use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 
 use super::{Scheduler, pause, phase_to_execute};
 use crate::lease::LeaseService;
+use crate::observer::{NoApprover, NoObserver};
 use crate::operation::OperationError;
-use crate::plan::{DriveOptions, PlanFrontEnd, PlanQueue, PlanService, Queued};
-use crate::run::Unheard;
+use crate::plan::{DriveOptions, PlanFrontEnd, PlanQueue, PlanService, QueueEntry};
 use crate::runtime::AgentRuntime;
 
-/// How a worker runs.
+/// Options of a worker.
 pub struct WorkerOptions<'a> {
-    /// Maximum number of plans that this worker runs at the same time; the limit of the database when not given.
+    /// Maximum number of plans that this worker runs at the same time; by default the limit of the database.
     pub concurrency: Option<u64>,
     /// Whether the worker ends when no plan is left.
     pub until_idle: bool,
-    /// Builds what a plan runs with.
+    /// Builds the runtime for a plan.
     pub runtime: &'a (dyn Fn() -> Result<AgentRuntime, OperationError> + Sync),
-    /// Shown what happens.
+    /// Receives the events of the worker.
     pub observer: &'a (dyn Fn(&WorkerEvent<'_>) + Sync),
     /// Stops the worker and the plans that it runs.
     pub cancel: &'a Cancel,
 }
 
-/// What became of a plan that a worker ran.
+/// Result of a plan that a worker ran.
 pub enum WorkerEvent<'a> {
-    /// It went as far as its automation profile lets it.
+    /// It ran as far as its automation profile allows.
     Ran(&'a Plan),
     /// It waits for the user, another process runs it, or it was stopped or failed.
     Ended {
-        /// The plan.
+        /// Id of the plan.
         plan: PlanId,
         /// Why it ended.
         error: &'a OperationError,
@@ -44,10 +43,10 @@ pub enum WorkerEvent<'a> {
     },
 }
 
-/// What a worker did.
+/// Counts of a worker's results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkerSummary {
-    /// Plans that went as far as their profiles let them.
+    /// Plans that ran as far as their profiles allow.
     pub done: u64,
     /// Plans that failed.
     pub failed: u64,
@@ -57,7 +56,7 @@ pub struct WorkerSummary {
     pub stopped: u64,
 }
 
-/// Runs queued plans. Its lease tells other processes that a worker is alive.
+/// Runs queued plans. Its lease shows other processes that a worker is alive.
 pub struct Worker<'a> {
     id: ProcessId,
     engine: Arc<Engine>,
@@ -73,7 +72,7 @@ pub struct Worker<'a> {
 struct WorkerState {
     running: BTreeSet<PlanId>,
     summary: WorkerSummary,
-    /// An error that keeps the worker itself from working.
+    /// An error that stops the worker itself.
     error: Option<OperationError>,
 }
 
@@ -103,7 +102,7 @@ impl<'a> Worker<'a> {
         self.id
     }
 
-    /// Runs queued plans until the worker is stopped, is idle, or cannot work.
+    /// Runs queued plans until the worker is stopped, is idle, or fails.
     pub fn run(self) -> Result<WorkerSummary, OperationError> {
         let leases = LeaseService::new(Arc::clone(&self.engine));
         let presence = leases.acquire(LeaseSubject::new("worker", self.id), Ttl::default())?;
@@ -146,7 +145,7 @@ impl<'a> Worker<'a> {
             }
             let is_full = state.running.len() as u64 >= self.concurrency;
             drop(state);
-            // A plan that a live server took on belongs to that server.
+            // A plan that a live server has taken belongs to that server.
             if is_full || plan.waiting.is_some() || self.queue.is_served(&queued)? {
                 continue;
             }
@@ -175,7 +174,7 @@ impl<'a> Worker<'a> {
         let unqueued = self.unqueue_unless_open(plan, &outcome);
         let mut state = self.state();
         if let Err(error) = unqueued {
-            // The plan would be run again and again.
+            // Without this the plan would run again and again.
             state.error.get_or_insert(error);
         }
         let summary = &mut state.summary;
@@ -208,7 +207,7 @@ impl<'a> Worker<'a> {
     }
 
     fn drive(&self, plan: &Plan) -> Result<Plan, OperationError> {
-        let queued = Queued::of(plan).unwrap_or_default();
+        let queued = QueueEntry::from_plan(plan).unwrap_or_default();
         let options = DriveOptions {
             consent: Some(phase_to_execute(plan)),
             unknown_outcome: queued.unknown_outcome(),
@@ -216,8 +215,8 @@ impl<'a> Worker<'a> {
         };
         let runtime = (self.options.runtime)()?;
         let front_end = PlanFrontEnd {
-            approver: &NoUser,
-            observer: &Unheard,
+            approver: &NoApprover,
+            observer: &NoObserver,
             cancel: self.options.cancel,
         };
         Ok(self.plans.drive(plan.id, &options, &runtime, front_end)?)
@@ -229,28 +228,15 @@ impl<'a> Worker<'a> {
         plan: &Plan,
         outcome: &Result<Plan, OperationError>,
     ) -> Result<(), OperationError> {
-        // A plan that a dead server had taken on was queued for one run only.
-        let comes_back = Queued::of(plan).is_none_or(|queued| queued.served.is_none());
+        // A plan that a dead server had taken was queued for one run only.
+        let comes_back = QueueEntry::from_plan(plan).is_none_or(|queued| queued.served.is_none());
         match outcome {
             // Another process runs it, or it was interrupted.
             Err(error) if matches!(error.code(), Code::PlanBusy | Code::PlanCancelled) => Ok(()),
-            // It waits for the user, whose answer brings it back to a worker.
+            // It waits for the user, whose answer queues it again.
             Err(error) if comes_back && error.code() == Code::PlanWaiting => Ok(()),
             Ok(plan) if comes_back && plan.waiting.is_some() && !plan.stage.is_terminal() => Ok(()),
             _ => Ok(self.plans.unqueue(plan.id)?),
         }
-    }
-}
-
-/// The approver of plans that run without a user: every question stays open.
-struct NoUser;
-
-impl Approver for NoUser {
-    fn approve(&self, _request: &ApprovalRequest<'_>) -> Approval {
-        Approval::NobodyThere
-    }
-
-    fn question(&self, _question: &Question<'_>) -> Reply {
-        Reply::NobodyThere
     }
 }

@@ -1,4 +1,4 @@
-//! [`AuditService`]: the account of who did what, to be read and to be verified.
+//! [`AuditService`]: reads and verifies the audit log.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use serde_json::json;
 
 use super::error::AuditError;
 
-/// What verifying found: that every entry is as it was written.
+/// Result of a successful verification: every entry is as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditCheck {
-    /// How many entries there are.
+    /// Number of entries.
     pub count: u64,
-    /// The hash of the last one. Who notes it elsewhere can tell later whether the end was cut off.
+    /// The hash of the last entry. A user who stores it elsewhere can later detect a truncated log.
     pub head: String,
 }
 
-/// Reads and verifies the account.
+/// Reads and verifies the audit log.
 #[derive(Clone)]
 pub struct AuditService {
     engine: Arc<Engine>,
 }
 
 impl AuditService {
-    /// A service over a store.
+    /// A service for a store.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
-    /// Entries that match, the newest first. A kind that this program does not know is refused, unless another version
-    /// of it wrote such entries.
+    /// Matching entries, newest first. An unknown kind is refused, unless another version of the program wrote such
+    /// entries.
     pub fn list(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, AuditError> {
         let entries = self.engine.read(|reader| audit::list(reader, filter))?;
         let kinds = audit_kinds();
@@ -49,7 +49,7 @@ impl AuditService {
         }
     }
 
-    /// Walks the whole chain. With `expected` its end must be the entry with that hash, or come after it.
+    /// Verifies the whole chain. With `expected`, the last entry must have that hash.
     pub fn verify(&self, expected: Option<&str>) -> Result<AuditCheck, AuditError> {
         let (count, head) = match self.engine.read(audit::verify)? {
             Verdict::Whole { count, head } => (count, head),
@@ -68,7 +68,7 @@ impl AuditService {
         Ok(AuditCheck { count, head })
     }
 
-    /// Writes down that a key of the configuration was changed. The values come without their secrets.
+    /// Records a change of a configuration key. The values must be redacted.
     pub fn configuration_changed(
         &self,
         key: &str,

@@ -1,32 +1,32 @@
-//! Why a token cannot be made or revoked, and why the account does not hold.
+//! Errors of tokens and of the audit log.
 
 use cleveragents_domain::identity::GrantError;
-use cleveragents_domain::{Code, Diagnose, audit_kinds};
+use cleveragents_domain::{Code, Diagnose, Hint, audit_kinds, hint, suggest};
 use serde_json::{Value, json};
 
-/// Why something about a token cannot be done.
+/// Failure to create, find or revoke a token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The name cannot be one.
-    #[error("`{0}` is no name of a token: it needs 1 to 64 letters, digits, `.`, `_`, `@` or `-`")]
+    /// The name is not allowed.
+    #[error("`{0}` is not a valid token name: use 1 to 64 letters, digits, `.`, `_`, `@` or `-`")]
     Name(String),
-    /// Nothing would be permitted.
-    #[error("a token without a role may do nothing")]
+    /// The token would have no permission.
+    #[error("a token without a role has no permissions")]
     NoGrant,
-    /// A grant cannot be one.
+    /// A grant is invalid.
     #[error(transparent)]
     Grant(#[from] GrantError),
-    /// It would be over before it is used.
-    #[error("the token would expire at {0}, which is over")]
+    /// The expiry time is in the past.
+    #[error("the expiry time {0} is in the past")]
     Expired(cleveragents_domain::Timestamp),
     /// The name is taken.
     #[error("a token named `{0}` exists already")]
     Exists(String),
-    /// There is none.
+    /// No token has this name or id.
     #[error("there is no valid token `{0}`")]
     NotFound(String),
-    /// No randomness could be had.
-    #[error("the system gave no randomness")]
+    /// The system provided no random bytes.
+    #[error("the system provided no random bytes")]
     Randomness,
     /// The store failed.
     #[error(transparent)]
@@ -45,20 +45,22 @@ impl Diagnose for TokenError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
-            Self::Name(_) => Some("name it after who uses it, such as ci or ada@laptop".to_owned()),
-            Self::NoGrant | Self::Grant(_) => Some(
-                "give one such as --grant acme=editor; roles are viewer, editor, admin, owner"
-                    .to_owned(),
-            ),
-            Self::Expired(_) => {
-                Some("give a time that is to come, such as --expires 30d".to_owned())
-            }
-            Self::Exists(name) => Some(format!(
-                "take another name, or revoke it first: `agents token revoke {name}`"
+            Self::Name(_) => Some("name it after its user, such as ci or ada@laptop".into()),
+            Self::NoGrant | Self::Grant(_) => Some(hint!(
+                "give one such as {}; roles are viewer, editor, admin, owner",
+                suggest::token_create_for("acme=editor").only_arguments()
             )),
-            Self::NotFound(_) => Some("`agents token list` shows those that there are".to_owned()),
+            Self::Expired(_) => Some(hint!(
+                "give a time in the future, such as {}",
+                suggest::token_create_until("30d").only_arguments()
+            )),
+            Self::Exists(name) => Some(hint!(
+                "choose another name, or revoke it first: {}",
+                suggest::token_revoke(name)
+            )),
+            Self::NotFound(_) => Some(hint!("{} lists the tokens", suggest::token_list())),
             Self::Randomness => None,
             Self::Store(error) => error.hint(),
         }
@@ -72,27 +74,27 @@ impl Diagnose for TokenError {
     }
 }
 
-/// Why the account of who did what cannot be relied on.
+/// Failure to read or verify the audit log.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The chain does not hold.
-    #[error("the audit was changed: entry {number} {reason}")]
+    /// The hash chain is broken.
+    #[error("the audit log was changed: entry {number} {reason}")]
     Broken {
-        /// The first entry that is not as it was written.
+        /// The first changed entry.
         number: u64,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: &'static str,
     },
-    /// No entry can be of this kind.
+    /// The kind is unknown, and no entry has it.
     #[error("there is no kind of audit entry `{kind}`")]
     UnknownKind {
-        /// The kind as it was given.
+        /// The given kind.
         kind: String,
-        /// One that is much like it.
+        /// The most similar kind.
         nearest: Option<String>,
     },
-    /// The chain holds, but it is another one.
-    #[error("the audit was changed: its last entry is {head}, and not {expected}")]
+    /// The chain is intact, but it is another one.
+    #[error("the audit log was changed: its last entry is {head}, not {expected}")]
     OtherHead {
         /// The hash of the last entry.
         head: String,
@@ -113,17 +115,17 @@ impl Diagnose for AuditError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Broken { .. } => Some(
-                "entries before it are as they were written; compare with a copy of the database from before".to_owned(),
+                "earlier entries are intact; compare with an older copy of the database".into(),
             ),
             Self::UnknownKind { nearest, .. } => Some(match nearest {
-                Some(kind) => format!("did you mean `{kind}`?"),
-                None => format!("use one of {}", audit_kinds().join(", ")),
+                Some(kind) => hint!("did you mean `{}`?", kind),
+                None => hint!("use one of {}", audit_kinds().join(", ")),
             }),
             Self::OtherHead { .. } => {
-                Some("entries at the end were taken away, or all were written anew".to_owned())
+                Some("entries at the end were removed, or the whole log was rewritten".into())
             }
             Self::Store(error) => error.hint(),
         }

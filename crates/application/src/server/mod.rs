@@ -1,5 +1,4 @@
-//! What a server needs beside the services of every front end: callers and their tokens, the audit log, idempotency
-//! keys, usage metrics.
+//! Services that only a server needs: callers and their tokens, the audit log, idempotency keys, usage metrics.
 
 mod audit;
 mod error;

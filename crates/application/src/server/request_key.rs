@@ -1,4 +1,4 @@
-//! [`RequestKeyService`]: idempotency keys. A request that is repeated with its key gets the response of the first one.
+//! [`RequestKeyService`]: idempotency keys. A repeated request with the same key gets the response of the first one.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use cleveragents_store::{Engine, Error, UnitOfWork};
 use crate::lease::{LeaseError, LeaseService};
 use crate::plan::SERVER_LEASE;
 
-/// How long responses are kept, in seconds.
+/// Retention of responses, in seconds.
 const KEPT_SECONDS: i64 = 24 * 60 * 60;
 
-/// Claims idempotency keys and keeps responses.
+/// Claims idempotency keys and stores responses.
 #[derive(Clone)]
 pub struct RequestKeyService {
     engine: Arc<Engine>,
 }
 
 impl RequestKeyService {
-    /// A service on a database.
+    /// A service for a database.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
-    /// Claims the key of a request, unless a request with the key was begun before.
+    /// Claims the key of a request, unless a request with the key was started before.
     pub fn claim(&self, key: &RequestKey) -> Result<KeyClaim, Error> {
         let key = key.clone();
         self.engine.write(move |unit| {
@@ -33,7 +33,7 @@ impl RequestKeyService {
         })
     }
 
-    /// Keeps the response to a request that was begun.
+    /// Stores the response to a request that was started.
     pub fn answer(&self, key: &RequestKey, status: u16, body: &str) -> Result<(), Error> {
         let (key, body) = (key.clone(), body.to_owned());
         self.engine
@@ -47,7 +47,7 @@ impl RequestKeyService {
             .write(move |unit| request_keys::forget(unit, &key))
     }
 
-    /// Whether a server that began a request is still there to answer it.
+    /// Whether the server that started a request is still alive and can answer it.
     pub fn is_server_alive(&self, server: &str) -> Result<bool, LeaseError> {
         let leases = LeaseService::new(Arc::clone(&self.engine));
         let subject = LeaseSubject::new(SERVER_LEASE, server);
@@ -55,7 +55,7 @@ impl RequestKeyService {
     }
 }
 
-/// Removes keys that are older than responses are kept.
+/// Removes keys whose retention has ended.
 pub(crate) fn prune(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     request_keys::prune(unit, Timestamp::now().plus_seconds(-KEPT_SECONDS))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! [`TokenService`]: tokens with which a server is called.
+//! [`TokenService`]: tokens that authenticate callers of a server.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,23 +12,23 @@ use serde_json::json;
 
 use super::error::TokenError;
 
-/// With what every secret begins, so that it can be found where it should not be.
+/// Prefix of every secret, so that leaked secrets can be detected.
 const PREFIX: &str = "ca_";
 
 /// The digits of a secret.
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// The longest name.
+/// Maximum length of a name.
 const LONGEST: usize = 64;
 
-/// How often the use of a token is stored, in seconds.
+/// Minimum interval between two stored uses of a token, in seconds.
 const USE_NOTED_SECONDS: f64 = 60.0;
 
-/// The secret of a token. Shown once, to who made it, and stored nowhere.
+/// The secret of a token. Shown once, to its creator, and stored nowhere.
 pub struct Secret(String);
 
 impl Secret {
-    /// A new one, of 256 random bits.
+    /// A new secret of 256 random bits.
     fn generate() -> Result<Self, TokenError> {
         let mut random = [0_u8; 32];
         getrandom::fill(&mut random).map_err(|_| TokenError::Randomness)?;
@@ -46,7 +46,7 @@ impl Secret {
         Ok(Self(text))
     }
 
-    /// The text, to be shown to who made the token.
+    /// The text, to be shown to the creator of the token.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -63,41 +63,41 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A token to be made.
+/// A token to create.
 #[derive(Debug, Clone, Default)]
 pub struct NewToken {
-    /// What it is called, and who its caller is in what is written down.
+    /// Name of the token; identifies its caller in records.
     pub name: String,
-    /// The roles it has.
+    /// Its roles.
     pub grants: Vec<Grant>,
-    /// What it may be used for; everything when empty.
+    /// Its scopes; everything when empty.
     pub scopes: BTreeSet<Scope>,
-    /// From when on it is not taken any more.
+    /// Expiry time.
     pub expires_at: Option<Timestamp>,
 }
 
-/// A token that was made, with its secret.
+/// A new token with its secret.
 #[derive(Debug)]
 pub struct MadeToken {
-    /// The token.
+    /// Stored token.
     pub token: Token,
-    /// Its secret.
+    /// Its secret, which is not stored.
     pub secret: Secret,
 }
 
-/// Makes, lists and revokes tokens.
+/// Creates, lists and revokes tokens.
 #[derive(Clone)]
 pub struct TokenService {
     engine: Arc<Engine>,
 }
 
 impl TokenService {
-    /// A service over a store. Who uses the engine makes the tokens.
+    /// A service for a store. The user of the engine is recorded as the creator of tokens.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
-    /// Makes a token.
+    /// Creates a token.
     pub fn create(&self, new: NewToken) -> Result<MadeToken, TokenError> {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
         if new.name.is_empty() || new.name.len() > LONGEST || !new.name.bytes().all(is_legal) {
@@ -112,7 +112,7 @@ impl TokenService {
         }
         let secret = Secret::generate()?;
         let mut grants = new.grants;
-        // Of several roles on one namespace the greatest is meant.
+        // The highest of several roles in one namespace counts.
         grants.sort_by(|left, right| {
             let by_place = left.namespace().cmp(right.namespace());
             by_place.then(right.role().cmp(&left.role()))
@@ -121,7 +121,7 @@ impl TokenService {
         let token = Token {
             id: TokenId::generate(),
             name: new.name,
-            secret_hash: ContentHash::of(secret.reveal().as_bytes()).hex(),
+            secret_hash: ContentHash::of_bytes(secret.reveal().as_bytes()).hex(),
             scopes: if new.scopes.is_empty() {
                 Scope::ALL.iter().copied().collect()
             } else {
@@ -145,7 +145,7 @@ impl TokenService {
         Ok(MadeToken { token, secret })
     }
 
-    /// The valid token with the hash of a secret. That it was used is stored, at most once a minute.
+    /// The valid token with the hash of a secret. Its use is stored, at most once a minute.
     pub fn authenticate(&self, secret_hash: &str) -> Result<Option<Token>, Error> {
         let found = self
             .engine
@@ -164,7 +164,7 @@ impl TokenService {
         Ok(Some(token))
     }
 
-    /// The caller that has the valid token of a name, with the roles of today.
+    /// The caller with the valid token of a name, with its current roles.
     pub fn caller(&self, name: &str) -> Result<Option<Caller>, Error> {
         let all = self.engine.read(|reader| tokens::list(reader, false))?;
         let now = Timestamp::now();
@@ -174,14 +174,14 @@ impl TokenService {
             .map(|token| Caller::with_token(token.name, token.grants, token.scopes)))
     }
 
-    /// All tokens, the newest first, those that were revoked too if asked for.
+    /// All tokens, newest first; revoked ones only with `with_revoked`.
     pub fn list(&self, with_revoked: bool) -> Result<Vec<Token>, TokenError> {
         Ok(self
             .engine
             .read(|reader| tokens::list(reader, with_revoked))?)
     }
 
-    /// Revokes a token, by its name or its id, for ever.
+    /// Revokes a token permanently, by its name or id.
     pub fn revoke(&self, reference: &str) -> Result<Token, TokenError> {
         let reference = reference.to_owned();
         self.engine.write(move |unit| {
@@ -199,7 +199,7 @@ impl TokenService {
     }
 }
 
-/// What is told of a token: nothing of its secret.
+/// The event about a token, without its secret.
 fn event(kind: EventKind, token: &Token) -> NewEvent {
     let grants: Vec<String> = token.grants.iter().map(Grant::to_string).collect();
     NewEvent {
@@ -223,7 +223,7 @@ mod tests {
             .collect();
         assert_eq!(secrets.len(), 100);
         for secret in &secrets {
-            // 256 bits in digits of 5.
+            // 256 bits in digits of 5 bits.
             assert!(
                 secret.starts_with("ca_") && secret.len() == 3 + 52,
                 "{secret}"

@@ -1,11 +1,11 @@
-//! [`BatchAppender`]: messages for many sessions, stored in one unit of work. The key of a request and its response are
-//! stored in the unit that stores its messages: there is never one without the other.
+//! [`BatchAppender`]: messages for many sessions, stored in one unit of work. The key of a request
+//! and its response are stored in the same unit as its messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cleveragents_domain::{NewMessage, Sequence, SessionId};
-use cleveragents_store::messages::{self, Announce, Appended};
+use cleveragents_store::messages::{self, Announce, AppendedMessage};
 use cleveragents_store::request_keys::{self, KeyClaim, RequestKey};
 use cleveragents_store::{Engine, Error, UnitOfWork};
 
@@ -14,15 +14,15 @@ use crate::server::prune_request_keys;
 /// Messages to append to a session, all of them or none.
 pub struct AppendRequest {
     session: SessionId,
-    messages: Vec<Appended>,
-    /// Whether the client sent a list, and gets one.
+    messages: Vec<AppendedMessage>,
+    /// Whether the client sent a list and expects one.
     is_list: bool,
     key: Option<RequestKey>,
 }
 
 impl AppendRequest {
-    /// Messages to append to a session. `is_list` says that the client sent a list, and gets one. A request with a key
-    /// is carried out once.
+    /// Messages to append to a session. `is_list` is set when the client sent a list and expects
+    /// one. A request with a key is executed once.
     pub fn new(
         session: SessionId,
         messages: Vec<NewMessage>,
@@ -31,13 +31,13 @@ impl AppendRequest {
     ) -> Self {
         Self {
             session,
-            messages: messages.into_iter().map(Appended::from).collect(),
+            messages: messages.into_iter().map(AppendedMessage::from).collect(),
             is_list,
             key,
         }
     }
 
-    /// Whether the client sent a list, and gets one.
+    /// Whether the client sent a list and expects one.
     pub const fn is_list(&self) -> bool {
         self.is_list
     }
@@ -48,7 +48,7 @@ impl AppendRequest {
     }
 }
 
-/// What came of an append.
+/// The outcome of an append.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
     /// The messages are stored; the body of the response.
@@ -62,9 +62,10 @@ pub enum AppendOutcome {
 /// Writes the response to an append, which is stored with the key of the request.
 #[derive(Clone, Copy)]
 pub struct AppendResponder {
-    /// Writes the body. The numbers are those of the messages, in order; no more of them may be taken.
+    /// Writes the body. The numbers are those of the messages, in order; the body must not take
+    /// more of them.
     pub body: fn(&AppendRequest, &mut dyn Iterator<Item = Sequence>) -> Result<String, Error>,
-    /// The status of the response, and the form in which a body is kept for repeated requests.
+    /// The status of the response, and the stored form of a body for repeated requests.
     pub kept: fn(&str) -> (u16, String),
 }
 
@@ -80,8 +81,9 @@ impl BatchAppender {
         Self { engine, responder }
     }
 
-    /// Stores all requests in one unit of work. If that fails, stores each in its own, so that a failure is one
-    /// client's only. The outcomes come in the order of the requests; what is reported as stored is durable.
+    /// Stores all requests in one unit of work. If that fails, stores each in its own, so that a
+    /// failure affects one client only. The outcomes are in the order of the requests; messages
+    /// reported as stored are durable.
     pub fn append_all(&self, requests: Vec<AppendRequest>) -> Vec<Result<AppendOutcome, Error>> {
         let requests = Arc::new(requests);
         let (all, responder) = (Arc::clone(&requests), self.responder);
@@ -108,7 +110,7 @@ impl BatchAppender {
     }
 }
 
-/// Stores the messages of requests. Messages of one session take their numbers in one statement.
+/// Stores the messages of requests. One statement assigns the numbers of all messages of a session.
 fn append(
     unit: &mut UnitOfWork<'_>,
     requests: &[AppendRequest],
@@ -118,7 +120,8 @@ fn append(
     let mut sessions: BTreeMap<SessionId, Vec<usize>> = BTreeMap::new();
     for (index, request) in requests.iter().enumerate() {
         outcomes.push(if let Some(key) = &request.key {
-            // One after the other: the same key may come twice, and the second gets the response of the first.
+            // Sequential: the same key may occur twice, and the second request gets the response of
+            // the first.
             Some(append_once(unit, request, key, responder)?)
         } else {
             sessions.entry(request.session).or_default().push(index);

@@ -1,8 +1,8 @@
-//! Why something with a session did not work.
+//! [`SessionError`]: why an operation on a session fails.
 
 use cleveragents_domain::{
-    Code, ContentError, Diagnose, IdError, NameError, RoleError, SearchQueryError, SessionId,
-    SessionNameError, check_prefix,
+    Code, ContentError, Diagnose, Hint, IdError, NameError, Placeholder, RoleError,
+    SearchQueryError, SessionId, SessionNameError, check_prefix, hint, suggest,
 };
 use serde_json::{Value, json};
 
@@ -15,9 +15,9 @@ pub enum SessionError {
     /// Several sessions have this prefix or name.
     #[error("`{reference}` matches {} sessions", .candidates.len())]
     Ambiguous {
-        /// What was given.
+        /// The reference as given.
         reference: String,
-        /// The sessions it could mean, with their names.
+        /// The matching sessions, with their names.
         candidates: Vec<(SessionId, Option<String>)>,
     },
     /// The message cannot be stored.
@@ -29,10 +29,10 @@ pub enum SessionError {
     /// The metadata is not a JSON object.
     #[error("the metadata is not a JSON object: {0}")]
     Metadata(String),
-    /// The name cannot be given to a session.
+    /// The name is not valid for a session.
     #[error(transparent)]
     Name(#[from] SessionNameError),
-    /// The actor's name is not well formed.
+    /// The name of the actor is not valid.
     #[error(transparent)]
     Actor(#[from] NameError),
     /// The session has no message with this number.
@@ -40,31 +40,31 @@ pub enum SessionError {
     MessageNotFound {
         /// The session.
         session: SessionId,
-        /// The number asked for.
+        /// The requested number.
         sequence: u64,
-        /// How many messages it holds.
+        /// The number of its messages.
         count: u64,
     },
-    /// There is nothing to search for.
+    /// The search has no words.
     #[error(transparent)]
     Search(#[from] SearchQueryError),
-    /// A byte of the export was changed.
+    /// The export was altered.
     #[error("the export does not match its checksum: it was altered after it was written")]
     ImportAltered {
         /// The checksum in the file.
         expected: String,
-        /// The checksum of what the file holds.
+        /// The checksum of the content.
         actual: String,
     },
-    /// The export was made by a newer program.
+    /// The export was written by a newer version.
     #[error("the export has schema version {found}, this program reads {known}")]
     ImportNewer {
-        /// The version found.
+        /// The version of the file.
         found: String,
-        /// The version known.
+        /// The newest supported version.
         known: &'static str,
     },
-    /// The file is not an export, or not a whole one.
+    /// The file is not an export, or is incomplete.
     #[error("the file is not a session export: {0}")]
     ImportMalformed(String),
     /// The export could not be written.
@@ -97,21 +97,29 @@ impl Diagnose for SessionError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
+    fn hint(&self) -> Option<Hint> {
+        let text = match self {
             Self::NotFound(reference)
                 if matches!(check_prefix(reference), Err(IdError::TooShort(_))) =>
             {
-                "give the first 6 or more characters of an id, or a whole name; `agents session list` shows both"
+                return Some(hint!(
+                    "give the first 6 or more characters of an id, or a whole name; {} lists both",
+                    suggest::session_list()
+                ));
             }
-            Self::NotFound(_) => "run `agents session list` to see the sessions there are",
+            Self::NotFound(_) => {
+                return Some(hint!(
+                    "run {} to list the sessions",
+                    suggest::session_list()
+                ));
+            }
             Self::Ambiguous { candidates, .. } => {
                 let lines = candidates.iter().map(|(id, name)| match name {
                     Some(name) => format!("\n{id} {name}"),
                     None => format!("\n{id}"),
                 });
-                return Some(format!(
-                    "give more characters of the id; the sessions it could mean are:{}",
+                return Some(hint!(
+                    "give more characters of the id; it matches these sessions:{}",
                     lines.collect::<String>()
                 ));
             }
@@ -119,33 +127,53 @@ impl Diagnose for SessionError {
                 "give the text as an argument, or `-` to read it from standard input"
             }
             Self::Content(ContentError::TooLarge { .. }) => {
-                "split the message, or raise the limit with `agents config set session.max-message-bytes N`"
+                return Some(hint!(
+                    "split the message, or raise the limit with {}",
+                    suggest::config_set("session.max-message-bytes", Placeholder("N"))
+                ));
             }
-            Self::Content(ContentError::TooDeep) => {
-                "keep the metadata flat: a few levels are enough"
-            }
+            Self::Content(ContentError::TooDeep) => "nest the metadata less deeply",
             Self::Content(ContentError::Nul { .. }) => {
-                "remove the NUL characters; text cannot hold them"
+                "remove the NUL characters; text cannot contain them"
             }
             Self::Role(_) => "the roles are user, assistant, system and tool",
-            Self::Metadata(_) => "write it as JSON, for example --metadata '{\"source\":\"cli\"}'",
+            Self::Metadata(_) => {
+                return Some(hint!(
+                    "write it as JSON, for example {}",
+                    suggest::session_append_with_metadata("{\"source\":\"cli\"}").only_arguments()
+                ));
+            }
             Self::Name(_) => "a name is one line of at most 200 characters",
             Self::Actor(_) => "an actor is written like local/orchestrator or openai/gpt-5",
             Self::MessageNotFound { .. } => {
-                "run `agents session messages ID` to see the numbers there are"
+                return Some(hint!(
+                    "run {} to list the message numbers",
+                    suggest::session_messages(Placeholder("ID"))
+                ));
             }
             Self::Search(_) => {
-                "give at least one word, for example `agents session search \"engine cache\"`"
+                return Some(hint!(
+                    "give at least one word, for example {}",
+                    suggest::session_search("engine cache")
+                ));
             }
             Self::ImportAltered { .. } => {
-                "export the session again; if you changed the file on purpose, import it with --unverified"
+                return Some(hint!(
+                    "export the session again; if you changed the file on purpose, import it with {}",
+                    suggest::session_import_unverified().only_arguments()
+                ));
             }
             Self::ImportNewer { .. } => "import it with the newer program that wrote it",
-            Self::ImportMalformed(_) => "give a file that `agents session export` wrote",
-            Self::Write(_) => "check that the place exists and has room",
+            Self::ImportMalformed(_) => {
+                return Some(hint!(
+                    "give a file that {} wrote",
+                    suggest::session_export()
+                ));
+            }
+            Self::Write(_) => "check that the folder exists and the disk has space",
             Self::Store(error) => return error.hint(),
         };
-        Some(hint.to_owned())
+        Some(text.into())
     }
 
     fn details(&self) -> Value {

@@ -1,7 +1,7 @@
-//! Exports: one JSON document that holds a session in full and says when it was altered.
+//! Exports: one JSON document that contains a complete session and detects alterations.
 //!
-//! The document ends with a checksum over every other byte of the file, so that changing any single
-//! byte is noticed. It is written as it is read, in one consistent state, however long the session.
+//! The document ends with a checksum over every other byte of the file, so that any changed byte is
+//! detected. It is streamed in one consistent state, however long the session.
 
 use std::io::Write;
 
@@ -20,9 +20,9 @@ use super::service::{SessionService, not_found};
 /// The version of the export format.
 pub const EXPORT_SCHEMA: &str = "1.0";
 
-/// What comes before the 64 digits of the checksum, at the end of the file.
+/// The text before the 64 digits of the checksum, at the end of the file.
 pub(super) const CHECKSUM_OPENING: &str = ",\n  \"checksum\": \"sha256:";
-/// What comes after them.
+/// The text after them.
 pub(super) const CHECKSUM_CLOSING: &str = "\"\n}\n";
 
 const PAGE: u64 = 500;
@@ -65,16 +65,16 @@ pub(super) struct ExportedMessage {
     pub(super) metadata: Metadata,
 }
 
-/// What an export holds.
+/// The content of an export.
 #[derive(Debug, Clone, Serialize)]
 pub struct ExportSummary {
     /// The session exported.
     pub session_id: SessionId,
-    /// How many messages.
+    /// The number of messages.
     pub messages: u64,
-    /// How many plans it refers to.
+    /// The number of plans it refers to.
     pub plan_references: u64,
-    /// How many messages carry metadata keys, counted by key.
+    /// The number of metadata keys of all messages.
     pub metadata_keys: u64,
     /// Bytes written.
     pub size_bytes: u64,
@@ -82,14 +82,14 @@ pub struct ExportSummary {
     pub checksum: Option<ContentHash>,
 }
 
-/// Counts and hashes what goes through.
-struct Measured<'w> {
+/// Counts and hashes the bytes that pass through.
+struct HashingWriter<'w> {
     inner: &'w mut dyn Write,
     hasher: Sha256,
     bytes: u64,
 }
 
-impl Write for Measured<'_> {
+impl Write for HashingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = self.inner.write(bytes)?;
         self.hasher.update(&bytes[..written]);
@@ -113,7 +113,7 @@ impl SessionService {
         self.engine.read(|reader| {
             let session = sessions::get(reader, id)?.ok_or_else(|| not_found(id))?;
             let plans = sessions::linked_plans(reader, id)?;
-            let mut out = Measured {
+            let mut out = HashingWriter {
                 inner: out,
                 hasher: Sha256::new(),
                 bytes: 0,
@@ -150,7 +150,7 @@ impl SessionService {
         })
     }
 
-    /// Writes a session as Markdown, to be read by people. It cannot be imported.
+    /// Writes a session as Markdown for readers. It cannot be imported.
     pub fn export_markdown(
         &self,
         id: SessionId,
@@ -161,7 +161,7 @@ impl SessionService {
             let session = sessions::get(reader, id)?.ok_or_else(|| not_found(id))?;
             let plans = sessions::linked_plans(reader, id)?;
             let is_unpriced = turns::has_unpriced(reader, id)?;
-            let mut out = Measured {
+            let mut out = HashingWriter {
                 inner: out,
                 hasher: Sha256::new(),
                 bytes: 0,

@@ -1,9 +1,9 @@
-//! Imports: a new session from an export, after the file has been proved whole.
+//! Imports: a new session from an export, after the checksum was verified.
 
 use cleveragents_domain::{
     ActorName, ContentHash, EventKind, NewMessage, Session, SessionId, SessionName,
 };
-use cleveragents_store::messages::{Announce, Appended};
+use cleveragents_store::messages::{Announce, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{ProgressCallback, messages, sessions};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use super::service::{SessionService, not_found};
 
 const STEP: usize = 1_000;
 
-/// Whether the checksum of a file counts.
+/// Whether the checksum of a file is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportCheck {
     /// The file must be exactly what an export wrote.
@@ -26,7 +26,7 @@ pub enum ImportCheck {
     Unverified,
 }
 
-/// What an import made.
+/// The result of an import.
 #[derive(Debug, Clone)]
 pub struct ImportSummary {
     /// The new session.
@@ -52,14 +52,14 @@ impl Schema {
     }
 }
 
-/// The whole document. Unknown fields are refused: they would be lost.
+/// The whole document. Unknown fields are refused, because they would be lost.
 struct Document {
     header: ExportHeader,
     messages: Vec<ExportedMessage>,
 }
 
 impl SessionService {
-    /// Makes a new session from an export. Nothing is stored unless all of it is.
+    /// Creates a new session from an export. Stores all of it or nothing.
     pub fn import(
         &self,
         file: &[u8],
@@ -128,7 +128,7 @@ fn new_session(header: &ExportHeader) -> Result<NewSession, SessionError> {
     })
 }
 
-fn numbered(messages: Vec<ExportedMessage>) -> Result<Vec<Appended>, SessionError> {
+fn numbered(messages: Vec<ExportedMessage>) -> Result<Vec<AppendedMessage>, SessionError> {
     let mut batch = Vec::with_capacity(messages.len());
     for (expected, message) in (0..).zip(messages) {
         if message.sequence.0 != expected {
@@ -137,9 +137,10 @@ fn numbered(messages: Vec<ExportedMessage>) -> Result<Vec<Appended>, SessionErro
                 message.sequence
             )));
         }
-        // The limit binds what is said anew, not what was stored under another limit.
+        // The size limit applies to new messages, not to those that were stored under another
+        // limit.
         let checked = NewMessage::new(message.role, message.content, message.metadata, usize::MAX)?;
-        batch.push(Appended {
+        batch.push(AppendedMessage {
             message: checked.in_state(message.state),
             said_at: Some(message.timestamp),
         });
@@ -162,14 +163,14 @@ fn check_schema(file: &[u8]) -> Result<String, SessionError> {
             found,
             known: EXPORT_SCHEMA,
         }),
-        Some(known) if version < known => Err(malformed(format!(
-            "schema version {found} was never written"
-        ))),
+        Some(known) if version < known => {
+            Err(malformed(format!("schema version {found} does not exist")))
+        }
         _ => Ok(found),
     }
 }
 
-/// Proves that every byte is the one that was written.
+/// Verifies the checksum of all bytes.
 fn verify_checksum(file: &[u8]) -> Result<(), SessionError> {
     const DIGITS: usize = 64;
     let cut = || SessionError::ImportMalformed("it does not end with its checksum".to_owned());
@@ -202,7 +203,7 @@ fn parse(file: &[u8]) -> Result<Document, SessionError> {
     let header: ExportHeader = serde_json::from_value(Value::Object(fields)).map_err(malformed)?;
     if header.message_count != messages.len() as u64 {
         return Err(SessionError::ImportMalformed(format!(
-            "it should hold {} messages and holds {}",
+            "it should contain {} messages and contains {}",
             header.message_count,
             messages.len()
         )));

@@ -1,4 +1,4 @@
-//! A session as Markdown for people.
+//! A session as Markdown for readers.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Sessions: keeping conversations without losing, misordering or half-storing anything.
+//! Sessions: stored conversations.
 
 mod append;
 mod error;
@@ -12,4 +12,4 @@ pub use append::{AppendOutcome, AppendRequest, AppendResponder, BatchAppender};
 pub use error::SessionError;
 pub use export::{EXPORT_SCHEMA, ExportSummary};
 pub use import::{ImportCheck, ImportSummary};
-pub use service::{Answer, Failure, Question, SessionService, SessionView, Stored};
+pub use service::{Answer, Failure, Question, SessionService, SessionView, StoredMessage};

@@ -1,35 +1,33 @@
-//! [`SessionService`]: everything that can be done with a session.
+//! [`SessionService`]: stores, reads and searches sessions.
 
 use std::sync::Arc;
 
 use cleveragents_domain::identity::LOCAL_NAMESPACE;
 use cleveragents_domain::{
-    ActorName, EventKind, IdError, LinkedPlan, Message, MessageId, Metadata, NewMessage, Role,
-    SearchQuery, Sequence, Session, SessionId, SessionName, TokenUsage, check_prefix,
+    ActorName, EventKind, LinkedPlan, Message, MessageId, Metadata, NewMessage, Role, SearchQuery,
+    Sequence, Session, SessionId, SessionName, TokenUsage,
 };
-use cleveragents_store::messages::{Announce, Appended};
+use cleveragents_store::messages::{Announce, AppendedMessage};
 use cleveragents_store::search::{Hit, Scope};
 use cleveragents_store::sessions::{Expect, NewSession, SessionFilter, SessionPage, Totals};
 use cleveragents_store::{Engine, ProgressCallback, messages, search, sessions, turns};
 
 use super::error::SessionError;
+use crate::reference::{CANDIDATES, find_referenced};
 
-/// How many candidates an ambiguous reference is answered with.
-const CANDIDATES: u64 = 20;
-
-/// How many messages a fork copies at a time.
+/// Number of messages that a fork copies at a time.
 const FORK_STEP: u64 = 500;
 
 /// A message that was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredMessage {
     /// Its number.
     pub sequence: Sequence,
     /// Its id.
     pub id: MessageId,
 }
 
-/// A session with what is usually looked at beside it.
+/// A session with its last messages and its plans.
 #[derive(Debug, Clone)]
 pub struct SessionView {
     /// The session.
@@ -40,39 +38,56 @@ pub struct SessionView {
     pub plans: Vec<LinkedPlan>,
 }
 
-/// The user's half of a turn.
+/// The question of a turn.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// What was asked.
+    /// The text.
     pub content: String,
-    /// Facts about it.
+    /// Its metadata.
     pub metadata: Metadata,
 }
 
-/// The assistant's half of a turn.
+/// The answer of a turn.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// What was answered.
+    /// The text.
     pub content: String,
-    /// Facts about it.
+    /// Its metadata.
     pub metadata: Metadata,
-    /// What it used.
+    /// Its usage.
     pub usage: TokenUsage,
 }
 
-/// Why there is no answer.
+/// Why the answer is missing.
 #[derive(Debug, Clone)]
 pub struct Failure(pub String);
 
-/// Keeps conversations. Cheap to clone.
+/// Stores conversations. Cheap to clone.
 #[derive(Clone)]
 pub struct SessionService {
     pub(super) engine: Arc<Engine>,
     max_content_bytes: usize,
 }
 
+/// The error for a reference that matches no session or several.
+fn ambiguous(reference: &str, found: Vec<Session>) -> SessionError {
+    let reference = reference.to_owned();
+    let mut candidates: Vec<(SessionId, Option<String>)> = found
+        .into_iter()
+        .map(|session| (session.id, session.name.map(|name| name.to_string())))
+        .collect();
+    if candidates.is_empty() {
+        return SessionError::NotFound(reference);
+    }
+    candidates.sort_unstable();
+    SessionError::Ambiguous {
+        reference,
+        candidates,
+    }
+}
+
 impl SessionService {
-    /// A service on a database, with the largest message it accepts.
+    /// A service on a database, with the maximum size of a message in bytes.
     pub const fn new(engine: Arc<Engine>, max_content_bytes: usize) -> Self {
         Self {
             engine,
@@ -80,7 +95,7 @@ impl SessionService {
         }
     }
 
-    /// Makes a session.
+    /// Creates a session.
     pub fn create(
         &self,
         name: Option<SessionName>,
@@ -90,7 +105,7 @@ impl SessionService {
         self.create_in(LOCAL_NAMESPACE, name, actor, automation)
     }
 
-    /// Makes a session in a namespace.
+    /// Creates a session in a namespace.
     pub fn create_in(
         &self,
         namespace: &str,
@@ -115,33 +130,18 @@ impl SessionService {
         })
     }
 
-    /// Finds the session that a person means: a whole id, the beginning of one, or a name.
+    /// Finds a session by its id, a prefix of the id, or its name.
     pub fn resolve(&self, reference: &str) -> Result<SessionId, SessionError> {
-        if let Ok(id) = reference.parse::<SessionId>() {
-            return self.get(id).map(|session| session.id);
-        }
         let found = self.engine.read(|reader| {
-            let mut found = sessions::with_name(reader, reference, CANDIDATES)?;
-            match check_prefix(reference) {
-                Ok(prefix) => found.extend(sessions::with_prefix(reader, &prefix, CANDIDATES)?),
-                Err(IdError::TooShort(_) | IdError::Malformed(_)) => {}
-            }
-            Ok::<_, SessionError>(found)
+            find_referenced(
+                reader,
+                reference,
+                |reader| Ok(sessions::with_name(reader, reference, CANDIDATES)?),
+                |reader, prefix, limit| Ok(sessions::with_prefix(reader, prefix, limit)?),
+                |found| ambiguous(reference, found),
+            )
         })?;
-        let mut candidates: Vec<(SessionId, Option<String>)> = found
-            .into_iter()
-            .map(|session| (session.id, session.name.map(|name| name.to_string())))
-            .collect();
-        candidates.sort_unstable();
-        candidates.dedup();
-        match candidates.as_slice() {
-            [] => Err(SessionError::NotFound(reference.to_owned())),
-            [(id, _)] => Ok(*id),
-            _ => Err(SessionError::Ambiguous {
-                reference: reference.to_owned(),
-                candidates,
-            }),
-        }
+        Ok(found.id)
     }
 
     /// The session with an id.
@@ -157,7 +157,7 @@ impl SessionService {
         Ok(!is_unknown)
     }
 
-    /// The session with an id, its last messages and its plans, all of one moment.
+    /// The session with an id, its last messages and its plans, read in one transaction.
     pub fn view(&self, id: SessionId, recent: u64) -> Result<SessionView, SessionError> {
         self.engine.read(|reader| {
             Ok(SessionView {
@@ -178,7 +178,7 @@ impl SessionService {
         })?)
     }
 
-    /// Sessions that match, the newest first, from before one on.
+    /// Matching sessions before a position, newest first.
     pub fn page(
         &self,
         filter: &SessionFilter,
@@ -190,14 +190,14 @@ impl SessionService {
             .read(|reader| sessions::page(reader, filter, before, limit))?)
     }
 
-    /// The shortest prefix of each id that names no other session.
+    /// The shortest prefix of each id that no other session has.
     pub fn shown_ids(&self, ids: &[SessionId]) -> Result<Vec<String>, SessionError> {
         Ok(self
             .engine
             .read(|reader| sessions::shown_ids(reader, ids))?)
     }
 
-    /// Checks a message against the limit and makes it ready to be stored.
+    /// Checks a message against the limit and prepares it for storing.
     pub fn message(
         &self,
         role: Role,
@@ -219,10 +219,10 @@ impl SessionService {
         role: Role,
         content: String,
         metadata: Metadata,
-    ) -> Result<Stored, SessionError> {
+    ) -> Result<StoredMessage, SessionError> {
         let message = self.message(role, content, metadata)?;
         let message_id = message.id();
-        let message = [Appended::from(message)];
+        let message = [AppendedMessage::from(message)];
         let sequences = self.engine.write(move |unit| {
             messages::append(unit, id, &message, Announce::Each)?.ok_or_else(|| not_found(id))
         })?;
@@ -234,27 +234,27 @@ impl SessionService {
         &self,
         id: SessionId,
         batch: Vec<NewMessage>,
-    ) -> Result<Vec<Stored>, SessionError> {
+    ) -> Result<Vec<StoredMessage>, SessionError> {
         let ids: Vec<MessageId> = batch.iter().map(NewMessage::id).collect();
-        let batch: Vec<Appended> = batch.into_iter().map(Appended::from).collect();
+        let batch: Vec<AppendedMessage> = batch.into_iter().map(AppendedMessage::from).collect();
         let sequences = self.engine.write(move |unit| {
             messages::append(unit, id, &batch, Announce::Each)?.ok_or_else(|| not_found(id))
         })?;
         Ok(sequences
             .into_iter()
             .zip(ids)
-            .map(|(sequence, id)| Stored { sequence, id })
+            .map(|(sequence, id)| StoredMessage { sequence, id })
             .collect())
     }
 
-    /// Stores a turn: question and answer together with what they used, or the question alone,
-    /// marked failed with the reason. A half without a mark is never stored.
+    /// Stores a turn: question and answer with their usage, or the question alone, marked as failed
+    /// with the reason. An unmarked question without answer is never stored.
     pub fn append_turn(
         &self,
         id: SessionId,
         question: Question,
         answer: Result<Answer, Failure>,
-    ) -> Result<Vec<Stored>, SessionError> {
+    ) -> Result<Vec<StoredMessage>, SessionError> {
         let asked = self.message(Role::User, question.content, question.metadata)?;
         let (batch, usage) = match answer {
             Ok(answer) => {
@@ -264,7 +264,7 @@ impl SessionService {
             Err(Failure(reason)) => (vec![asked.failed(&reason)], TokenUsage::default()),
         };
         let ids: Vec<MessageId> = batch.iter().map(NewMessage::id).collect();
-        let batch: Vec<Appended> = batch.into_iter().map(Appended::from).collect();
+        let batch: Vec<AppendedMessage> = batch.into_iter().map(AppendedMessage::from).collect();
         let sequences = self.engine.write(move |unit| {
             let sequences =
                 messages::append(unit, id, &batch, Announce::Each)?.ok_or_else(|| not_found(id))?;
@@ -276,7 +276,7 @@ impl SessionService {
         Ok(sequences
             .into_iter()
             .zip(ids)
-            .map(|(sequence, id)| Stored { sequence, id })
+            .map(|(sequence, id)| StoredMessage { sequence, id })
             .collect())
     }
 
@@ -293,7 +293,7 @@ impl SessionService {
         })
     }
 
-    /// Gives a session another name.
+    /// Renames a session.
     pub fn rename(
         &self,
         id: SessionId,
@@ -305,19 +305,19 @@ impl SessionService {
         })
     }
 
-    /// Removes a session with its messages and gives it as it was.
+    /// Deletes a session with its messages and returns it.
     pub fn delete(&self, id: SessionId) -> Result<Session, SessionError> {
         self.engine
             .write(move |unit| sessions::delete(unit, id)?.ok_or_else(|| not_found(id)))
     }
 
-    /// Removes a session with its messages if it is as the caller knows it.
+    /// Deletes a session with its messages if its version is still the expected one.
     pub fn delete_expected(&self, id: SessionId, expect: Expect) -> Result<Session, SessionError> {
         self.engine.write(move |unit| {
             let session = sessions::delete(unit, id)?.ok_or_else(|| not_found(id))?;
             match expect {
                 Expect::Exactly(expected) if expected != session.version => {
-                    // The unit is taken back with all that was removed.
+                    // The unit of work is rolled back, so nothing was deleted.
                     Err(cleveragents_store::Error::Conflict {
                         what: format!("session {id}"),
                         expected,
@@ -330,7 +330,7 @@ impl SessionService {
         })
     }
 
-    /// Adds to what a session used.
+    /// Adds to the usage of a session.
     pub fn record_usage(&self, id: SessionId, usage: TokenUsage) -> Result<(), SessionError> {
         let known = self
             .engine
@@ -338,7 +338,7 @@ impl SessionService {
         if known { Ok(()) } else { Err(not_found(id)) }
     }
 
-    /// Remembers that a session refers to a plan.
+    /// Records that a session refers to a plan.
     pub fn link_plan(&self, id: SessionId, plan: LinkedPlan) -> Result<(), SessionError> {
         self.engine.write(move |unit| {
             sessions::get(unit, id)?.ok_or_else(|| not_found(id))?;
@@ -346,8 +346,8 @@ impl SessionService {
         })
     }
 
-    /// Makes a new session from the messages of another up to and including number `at`, or all of
-    /// them. The new session's messages have ids of their own and keep everything else.
+    /// Creates a session from the messages of another up to and including number `at`, or all of
+    /// them. The copies have new ids and keep everything else.
     pub fn fork(
         &self,
         source: SessionId,
@@ -385,18 +385,19 @@ impl SessionService {
             while next < end {
                 let page = messages::page(unit, source, Sequence(next), FORK_STEP)?;
                 let Some(last) = page.last() else {
-                    // Someone deleted the source since we looked: half a fork is none.
+                    // Another process deleted the source meanwhile: an incomplete fork is
+                    // discarded.
                     sessions::get(unit, source)?.ok_or_else(|| not_found(source))?;
                     break;
                 };
-                // By number, not by count: a session saved from damage may have gaps.
+                // By number, not by count: a session that was recovered from damage may have gaps.
                 next = last.sequence.0 + 1;
-                let copies: Vec<Appended> = page
+                let copies: Vec<AppendedMessage> = page
                     .into_iter()
                     .take_while(|message| message.sequence.0 < end)
                     .map(|message| {
                         let said_at = Some(message.created_at);
-                        Appended {
+                        AppendedMessage {
                             message: NewMessage::copy_of(message),
                             said_at,
                         }
@@ -411,7 +412,7 @@ impl SessionService {
         })
     }
 
-    /// Messages that match, best first. Brings the search index up to date first.
+    /// Matching messages, best first. Updates the search index first.
     pub fn search(
         &self,
         query: &str,
@@ -435,11 +436,11 @@ impl SessionService {
     }
 }
 
-fn first_stored(sequences: &[Sequence], id: MessageId) -> Result<Stored, SessionError> {
+fn first_stored(sequences: &[Sequence], id: MessageId) -> Result<StoredMessage, SessionError> {
     let sequence = sequences.first().copied().ok_or_else(|| {
         cleveragents_store::Error::Internal("a stored message has no number".to_owned())
     })?;
-    Ok(Stored { sequence, id })
+    Ok(StoredMessage { sequence, id })
 }
 
 pub(super) fn not_found(id: SessionId) -> SessionError {

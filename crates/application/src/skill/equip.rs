@@ -1,4 +1,4 @@
-//! [`Equipped`]: the tools that models have with some skills, and what they are told of them.
+//! [`SkillTools`]: the tools that skills give to models, and the descriptions that models receive.
 
 use cleveragents_domain::Name;
 use cleveragents_domain::yaml::Variables;
@@ -9,22 +9,22 @@ use cleveragents_tools::{Registry, ToolName};
 use super::error::SkillError;
 use super::service::{SkillService, library};
 
-/// Skills, ready for models.
+/// Skills prepared for models.
 #[derive(Debug)]
-pub struct Equipped {
-    /// Every tool there was, those of the skills, and what skills say of both.
+pub struct SkillTools {
+    /// Every tool, those of the skills included, with the restrictions that skills set.
     pub registry: Registry,
     skills: Vec<(Name, Flat)>,
 }
 
 impl SkillService {
-    /// Adds what some skills hold to the tools there are.
+    /// Adds the content of skills to the available tools.
     pub fn equip(
         &self,
         names: &[String],
         tools: &Registry,
         variables: Variables<'_>,
-    ) -> Result<Equipped, SkillError> {
+    ) -> Result<SkillTools, SkillError> {
         let known = self.known(variables)?;
         let library = library(&known);
         let mut skills: Vec<(Name, Flat)> = Vec::new();
@@ -38,14 +38,14 @@ impl SkillService {
         }
         let flat: Vec<Flat> = skills.iter().map(|(_, flat)| flat.clone()).collect();
         let others: Vec<ToolName> = tools.list().map(|spec| spec.name.clone()).collect();
-        Ok(Equipped {
+        Ok(SkillTools {
             registry: registry(tools, &flat, &others)?,
             skills,
         })
     }
 }
 
-impl Equipped {
+impl SkillTools {
     /// The tools of a skill.
     pub fn tools(&self, name: &str) -> Option<Vec<ToolName>> {
         let flat = self.flat(name)?;
@@ -69,7 +69,8 @@ impl Equipped {
         servers.map(|server| server.server.name.clone()).collect()
     }
 
-    /// What a model is told of the agent skills among some skills, or among all; empty for none.
+    /// The description of the agent skills among some skills, or among all, for a model; empty if
+    /// there are none.
     pub fn announcement(&self, names: Option<&[String]>) -> String {
         let mut agents: Vec<AgentSkill> = Vec::new();
         for (name, flat) in &self.skills {

@@ -1,4 +1,5 @@
-//! Skills as they are registered and found: what each holds, who uses it, and how models get them.
+//! Registered skills and those found in the folder of skills: their content, users, and how models
+//! get them.
 
 mod equip;
 mod error;
@@ -6,7 +7,7 @@ pub mod operations;
 mod service;
 mod source;
 
-pub use equip::Equipped;
-pub use error::{SkillError, SkillUser};
-pub use service::{AddedSkill, KnownSkill, Refreshed, SkillOrigin, SkillService};
+pub use equip::SkillTools;
+pub use error::SkillError;
+pub use service::{AddedSkill, KnownSkill, RefreshReport, SkillOrigin, SkillReading, SkillService};
 pub use source::SkillSource;

@@ -1,20 +1,23 @@
 //! The operations on skills.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use std::collections::BTreeMap;
 
-use cleveragents_domain::Timestamp;
 use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::{DefinitionFileError, Timestamp};
 use cleveragents_models::Redactor;
 use cleveragents_skills::{AgentSkill, Definition, Flat, FlatTool};
-use cleveragents_tools::FileError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::SkillError;
 use super::service::{KnownSkill, SkillOrigin};
+use crate::definition::{remove_request, show_request};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationEntry, OperationError, RemovedDefinition,
     Requirement, Resolver, confirm_removal, redacted,
@@ -22,21 +25,17 @@ use crate::operation::{
 
 /// The operations on skills.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<ListSkills>(),
-    OperationEntry::of::<ShowSkill>(),
-    OperationEntry::of::<ListSkillTools>(),
-    OperationEntry::of::<RemoveSkill>(),
+    OperationEntry::new::<ListSkills>(),
+    OperationEntry::new::<ShowSkill>(),
+    OperationEntry::new::<ListSkillTools>(),
+    OperationEntry::new::<RemoveSkill>(),
 ];
 
-const fn requires(permission: Permission) -> Requirement {
-    Requirement::new(Scope::Registry, permission)
-}
-
-/// What a skill is made of.
+/// Kind of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillKind {
-    /// A YAML file that puts tools together.
+    /// A YAML file that combines tools.
     Collection,
     /// A folder with a `SKILL.md`.
     AgentSkill,
@@ -205,7 +204,11 @@ pub struct SkillListSummary {
 }
 
 impl ListedSkill {
-    fn new(skill: &KnownSkill, flat: &Result<Flat, Box<FileError>>, secrets: &Redactor) -> Self {
+    fn new(
+        skill: &KnownSkill,
+        flat: &Result<Flat, Box<DefinitionFileError>>,
+        secrets: &Redactor,
+    ) -> Self {
         let definition = skill.definition.as_ref().ok();
         let problem = flat.as_ref().err().map(ToString::to_string);
         let flat = flat.as_ref().ok();
@@ -231,7 +234,7 @@ impl ListedSkill {
 impl Operation for ListSkills {
     const NAME: &'static str = "registry/skill/list";
     const SUMMARY: &'static str = "List skills";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = SkillList;
 
     fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -263,12 +266,12 @@ impl Operation for ListSkills {
     }
 }
 
-/// Shows a skill: its tools, servers and instructions, and who uses it.
+/// Shows a skill: its tools, servers and instructions, and its users.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowSkill {
     pub name: String,
-    /// Whether the response has `tools`, which those of included skills belong to.
+    /// Whether the response has `tools`, with those of included skills.
     #[serde(default)]
     pub all_tools: bool,
 }
@@ -346,13 +349,13 @@ pub struct AgentSkillInfo {
     pub license: Option<String>,
     pub compatibility: Option<String>,
     pub metadata: BTreeMap<String, String>,
-    /// Tools that it asks for; they permit nothing.
+    /// Tools that it asks for; listing them grants no permission.
     pub allowed_tools: Vec<String>,
     /// The number of its steps.
     pub steps: u64,
     /// Its files except `SKILL.md`, relative to its folder.
     pub files: Vec<String>,
-    /// What other programs that read such folders may not accept.
+    /// Deviations from the format that other programs may not accept.
     pub departures: Vec<String>,
 }
 
@@ -373,7 +376,7 @@ impl From<&AgentSkill> for AgentSkillInfo {
     }
 }
 
-/// What the tools of a skill can do, counted.
+/// Number of a skill's tools by capability.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SkillCapabilitySummary {
     pub total_tools: u64,
@@ -403,7 +406,7 @@ impl From<&Flat> for SkillCapabilitySummary {
 impl Operation for ShowSkill {
     const NAME: &'static str = "registry/skill/show";
     const SUMMARY: &'static str = "Show a skill with its tools and users";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = SkillDetails;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -436,7 +439,7 @@ impl Operation for ShowSkill {
             tool_sources: tool_sources(&flat),
             mcp_servers: skill_servers(&flat),
             agent_skills: agent_skills.collect::<Result<_, _>>()?,
-            referenced_by: users.iter().map(ToString::to_string).collect(),
+            referenced_by: users,
             capability_summary: SkillCapabilitySummary::from(&flat),
             skill: SkillInfo {
                 name: found.name,
@@ -449,13 +452,6 @@ impl Operation for ShowSkill {
             },
         })
     }
-}
-
-/// Lists the tools of a skill, those of included skills too.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ListSkillTools {
-    pub name: String,
 }
 
 /// The response of `registry/skill/tools`.
@@ -475,59 +471,43 @@ pub struct SkillToolSummary {
     pub writes: u64,
 }
 
-impl Operation for ListSkillTools {
-    const NAME: &'static str = "registry/skill/tools";
-    const SUMMARY: &'static str = "List the tools of a skill";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
-    type Response = SkillToolList;
-
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.name(&mut self.name, NamedKind::Definition)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<SkillToolList, OperationError> {
-        let flat = context.skills().flat(&self.name, context.variables())?;
-        let summary = flat.summary();
-        Ok(SkillToolList {
-            tools: flat.tools.iter().map(SkillTool::from).collect(),
-            mcp_servers: skill_servers(&flat),
-            summary: SkillToolSummary {
-                total: summary.total as u64,
-                read_only: summary.read_only as u64,
-                writes: summary.writes as u64,
-            },
-        })
-    }
+show_request! {
+    /// Lists the tools of a skill, those of included skills too.
+    ListSkillTools("registry/skill/tools", "List the tools of a skill") -> SkillToolList;
+    run: list_tools;
 }
 
-/// Removes a registered skill that nothing uses.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RemoveSkill {
-    pub name: String,
-    /// Confirms the removal; without it nothing is removed.
-    #[serde(default)]
-    pub yes: bool,
+fn list_tools(context: &OperationContext, name: &str) -> Result<SkillToolList, OperationError> {
+    let flat = context.skills().flat(name, context.variables())?;
+    let summary = flat.summary();
+    Ok(SkillToolList {
+        tools: flat.tools.iter().map(SkillTool::from).collect(),
+        mcp_servers: skill_servers(&flat),
+        summary: SkillToolSummary {
+            total: summary.total as u64,
+            read_only: summary.read_only as u64,
+            writes: summary.writes as u64,
+        },
+    })
 }
 
-impl Operation for RemoveSkill {
-    const NAME: &'static str = "registry/skill/remove";
-    const SUMMARY: &'static str = "Remove a registered skill";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
-    type Response = RemovedDefinition;
+remove_request! {
+    /// Removes a registered skill that nothing uses.
+    RemoveSkill("registry/skill/remove", "Remove a registered skill");
+    run: remove;
+}
 
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.name(&mut self.name, NamedKind::Definition)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<RemovedDefinition, OperationError> {
-        let (service, variables) = (context.skills(), context.variables());
-        let found = service.find(&self.name, variables)?;
-        confirm_removal(&found.name, self.yes)?;
-        let removed = service.remove(&found.name, variables)?;
-        Ok(RemovedDefinition {
-            config: removed.place(),
-            removed: removed.name,
-        })
-    }
+fn remove(
+    context: &OperationContext,
+    name: &str,
+    yes: bool,
+) -> Result<RemovedDefinition, OperationError> {
+    let (skills, variables) = (context.skills(), context.variables());
+    let found = skills.find(name, variables)?;
+    confirm_removal(&found.name, yes)?;
+    let removed = skills.remove(&found.name, variables)?;
+    Ok(RemovedDefinition {
+        config: removed.place(),
+        removed: removed.name,
+    })
 }

@@ -1,44 +1,44 @@
 //! [`SkillService`]: registers, finds, refreshes and removes skills.
 //!
-//! Whether a skill may be added or removed depends on all others, so everything is read and checked
-//! first, and the unit of work that writes refuses when another one was faster: then all is read
-//! again. What is registered is replaced only by what was found to be sound.
+//! Skills are registered, or found as folders in the folder of skills. A registered skill is replaced only by a valid
+//! one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::yaml::{self, Variables};
-use cleveragents_domain::{Name, nearest};
+use cleveragents_domain::{DefinitionFileError, DefinitionKind, Name, nearest};
 use cleveragents_sandbox::{Links, read_regular};
 use cleveragents_skills::{Definition, Flat, Library, agent, flatten};
-use cleveragents_store::definitions::{self, DefinitionKind, StoredDefinition};
-use cleveragents_store::{Engine, Reader, UnitOfWork};
-use cleveragents_tools::{FileError, Registry};
+use cleveragents_store::definitions::{self, StoredDefinition};
+use cleveragents_store::{Engine, Reader};
+use cleveragents_tools::Registry;
 use serde_json::Value;
 
-use super::error::{SkillError, SkillUser};
+use super::error::SkillError;
 use super::source::SkillSource;
+use crate::definition::{DefinitionError, DefinitionService, DefinitionText, DefinitionType};
 use crate::resource::{Outcome, Register};
 use crate::tool::ToolService;
 
-/// Where a known skill comes from.
+/// Origin of a known skill.
 #[derive(Debug, Clone)]
 pub enum SkillOrigin {
     /// It is registered.
     Registered(StoredDefinition),
-    /// It lies in the folder of skills.
+    /// It is in the folder of skills.
     Found(PathBuf),
 }
 
 /// A skill that is registered or found.
 #[derive(Debug, Clone)]
 pub struct KnownSkill {
-    /// Its name.
+    /// Full name.
     pub name: String,
-    /// Where it comes from.
+    /// Registered row or folder.
     pub origin: SkillOrigin,
-    /// What it says now, with the variables of now.
-    pub definition: Result<Definition, Box<FileError>>,
+    /// The skill as parsed with the current variables.
+    pub definition: Result<Definition, Box<DefinitionFileError>>,
 }
 
 impl KnownSkill {
@@ -54,91 +54,130 @@ impl KnownSkill {
 /// A skill that was just registered.
 #[derive(Debug)]
 pub struct AddedSkill {
-    /// What it says.
+    /// The parsed skill.
     pub definition: Definition,
-    /// All that it holds.
+    /// Its whole content, with that of included skills.
     pub flat: Flat,
-    /// Its row.
+    /// Its stored row.
     pub stored: StoredDefinition,
-    /// Whether it is new or took the place of another.
+    /// Whether it is new or replaced another.
     pub outcome: Outcome,
 }
 
-/// What came of a refresh, skill by skill.
+/// Result of a refresh for each skill.
 #[derive(Debug, Default)]
-pub struct Refreshed {
-    /// Read again, and something had changed.
+pub struct RefreshReport {
+    /// Skills that changed.
     pub refreshed: Vec<String>,
-    /// Read again and found as they were.
+    /// Skills without changes.
     pub unchanged: Vec<String>,
-    /// Found broken; what was registered before stays.
+    /// Invalid skills; their registered version stays.
     pub failed: Vec<(String, SkillError)>,
-    /// Could not be looked at, and why.
+    /// Skills that could not be read, with the reason.
     pub skipped: Vec<(String, String)>,
 }
 
-/// Names and versions of what is stored: whoever writes checks that they are what was read.
-type Seen = Vec<(String, u64)>;
+/// Inputs for reading and validating skills.
+#[derive(Clone, Copy)]
+pub struct SkillReading<'a> {
+    variables: Variables<'a>,
+    /// The folder whose subfolders are skills without being registered.
+    folder: &'a Path,
+    /// The tools that skills can name.
+    tools: &'a Registry,
+}
 
-/// Keeps skills.
+impl DefinitionType for Definition {
+    const KIND: DefinitionKind = DefinitionKind::Skill;
+    type Reading<'a> = SkillReading<'a>;
+    type Error = SkillError;
+
+    fn read(
+        text: DefinitionText<'_>,
+        _: &[StoredDefinition],
+        reading: SkillReading<'_>,
+    ) -> Result<Self, Box<DefinitionFileError>> {
+        let source = SkillSource::stored(text.text, text.source);
+        source.read(reading.variables).map_err(Box::new)
+    }
+
+    fn schema() -> Value {
+        cleveragents_skills::collection::schema()
+    }
+
+    fn name(&self) -> String {
+        self.name().to_string()
+    }
+
+    fn check_new(
+        &self,
+        _: DefinitionText<'_>,
+        registered: &[StoredDefinition],
+        reading: SkillReading<'_>,
+    ) -> Result<(), SkillError> {
+        let known = all_known(registered, reading.folder, reading.variables);
+        checked(self, &known, reading.tools).map(drop)
+    }
+
+    fn check_referrers(
+        found: &StoredDefinition,
+        registered: &[StoredDefinition],
+        reading: SkillReading<'_>,
+    ) -> Result<(), SkillError> {
+        let known = all_known(registered, reading.folder, reading.variables);
+        refuse_used(&found.name, skills_using(&found.name, &known))
+    }
+
+    fn check_unused(
+        reader: &mut dyn Reader,
+        found: &StoredDefinition,
+        _: &[StoredDefinition],
+    ) -> Result<(), SkillError> {
+        let actors = definitions::list(reader, DefinitionKind::Actor)?;
+        refuse_used(&found.name, actors_using(&found.name, &actors))
+    }
+}
+
+fn refuse_used(name: &str, by: Vec<String>) -> Result<(), SkillError> {
+    if by.is_empty() {
+        return Ok(());
+    }
+    Err(DefinitionError::InUse {
+        kind: DefinitionKind::Skill,
+        name: name.to_owned(),
+        by,
+    }
+    .into())
+}
+
+/// Manages skills.
 #[derive(Clone)]
 pub struct SkillService {
-    engine: Arc<Engine>,
-    /// The folder whose folders are skills without being registered.
+    definitions: DefinitionService<Definition>,
     folder: PathBuf,
 }
 
 impl SkillService {
-    /// A service over a store, and the folder of skills.
+    /// A service for a store and the folder of skills.
     pub const fn new(engine: Arc<Engine>, folder: PathBuf) -> Self {
-        Self { engine, folder }
-    }
-
-    /// Every skill there is, by name. A registered one stands before a folder of the same name.
-    pub fn known(&self, variables: Variables<'_>) -> Result<Vec<KnownSkill>, SkillError> {
-        let (stored, _) = self.stored()?;
-        Ok(self.all(stored, variables))
-    }
-
-    fn stored(&self) -> Result<(Vec<StoredDefinition>, Seen), SkillError> {
-        let stored = self
-            .engine
-            .read(|reader| definitions::list(reader, DefinitionKind::Skill))?;
-        let seen = seen(&stored);
-        Ok((stored, seen))
-    }
-
-    fn all(&self, stored: Vec<StoredDefinition>, variables: Variables<'_>) -> Vec<KnownSkill> {
-        let mut known: Vec<KnownSkill> = stored
-            .into_iter()
-            .map(|stored| {
-                let source = SkillSource::stored(&stored.definition, &stored.source);
-                KnownSkill {
-                    name: stored.name.clone(),
-                    definition: source.read(variables).map_err(Box::new),
-                    origin: SkillOrigin::Registered(stored),
-                }
-            })
-            .collect();
-        // A folder that is not there holds no skill.
-        for folder in agent::find(&self.folder).unwrap_or_default() {
-            let definition = SkillSource::Folder(folder.clone()).read(variables);
-            let name = if let Ok(definition) = &definition {
-                definition.name().to_string()
-            } else {
-                let name = folder.file_name().unwrap_or_default();
-                format!("local/{}", name.to_string_lossy())
-            };
-            if known.iter().all(|other| other.name != name) {
-                known.push(KnownSkill {
-                    name,
-                    definition: definition.map_err(Box::new),
-                    origin: SkillOrigin::Found(folder),
-                });
-            }
+        Self {
+            definitions: DefinitionService::new(engine),
+            folder,
         }
-        known.sort_by(|left, right| left.name.cmp(&right.name));
-        known
+    }
+
+    /// Every skill, by name. A registered one takes precedence over a folder of the same name.
+    pub fn known(&self, variables: Variables<'_>) -> Result<Vec<KnownSkill>, SkillError> {
+        let stored = self.definitions.stored()?;
+        Ok(all_known(&stored, &self.folder, variables))
+    }
+
+    fn reading<'a>(&'a self, variables: Variables<'a>, tools: &'a Registry) -> SkillReading<'a> {
+        SkillReading {
+            variables,
+            folder: &self.folder,
+            tools,
+        }
     }
 
     /// One skill, by its name.
@@ -148,7 +187,7 @@ impl SkillService {
         Ok(known.swap_remove(place))
     }
 
-    /// All that a skill holds.
+    /// The whole content of a skill.
     pub fn flat(&self, name: &str, variables: Variables<'_>) -> Result<Flat, SkillError> {
         let known = self.known(variables)?;
         let found = &known[position(&known, name)?];
@@ -158,12 +197,12 @@ impl SkillService {
         Ok(flatten(definition.name(), &library, &tools)?)
     }
 
-    /// All that every skill holds, or what is wrong with it.
+    /// The whole content of every skill, or its error.
     pub fn flat_of_all(
         &self,
         known: &[KnownSkill],
         variables: Variables<'_>,
-    ) -> Result<Vec<Result<Flat, Box<FileError>>>, SkillError> {
+    ) -> Result<Vec<Result<Flat, Box<DefinitionFileError>>>, SkillError> {
         let library = library(known);
         let tools = self.tools(variables)?;
         let flat = known.iter().map(|skill| match &skill.definition {
@@ -175,9 +214,8 @@ impl SkillService {
 
     /// The tools that skills can name.
     pub(super) fn tools(&self, variables: Variables<'_>) -> Result<Registry, SkillError> {
-        Ok(ToolService::new(Arc::clone(&self.engine))
-            .registry(&variables)?
-            .registry)
+        let tools = ToolService::new(Arc::clone(self.definitions.engine()));
+        Ok(tools.registry(variables)?.registry)
     }
 
     /// Reads a skill and everything that it refers to, and registers nothing.
@@ -186,29 +224,9 @@ impl SkillService {
         source: &SkillSource,
         variables: Variables<'_>,
     ) -> Result<(Definition, Flat), SkillError> {
-        let known = self.known(variables)?;
-        self.checked(source, &known, variables)
-    }
-
-    fn checked(
-        &self,
-        source: &SkillSource,
-        known: &[KnownSkill],
-        variables: Variables<'_>,
-    ) -> Result<(Definition, Flat), SkillError> {
         let definition = source.read(variables)?;
-        let name = definition.name().clone();
-        let tools = self.tools(variables)?;
-        let before = library(known);
-        let mut after = before.clone();
-        after.insert(name.clone(), definition.clone());
-        let flat = flatten(&name, &after, &tools)?;
-        // Whoever includes it must not break.
-        for other in after.keys().filter(|other| **other != name) {
-            if flatten(other, &before, &tools).is_ok() {
-                flatten(other, &after, &tools)?;
-            }
-        }
+        let known = self.known(variables)?;
+        let flat = checked(&definition, &known, &self.tools(variables)?)?;
         Ok((definition, flat))
     }
 
@@ -219,113 +237,61 @@ impl SkillService {
         register: Register,
         variables: Variables<'_>,
     ) -> Result<AddedSkill, SkillError> {
-        loop {
-            let (stored, seen) = self.stored()?;
-            let known = self.all(stored, variables);
-            let (definition, flat) = self.checked(source, &known, variables)?;
-            let name = definition.name().to_string();
-            let (text, place) = source.kept();
-            let key = name.clone();
-            let written = self.engine.write(move |unit| {
-                if !is_unchanged(unit, &seen)? {
-                    return Ok::<_, cleveragents_store::Error>(Written::Overtaken);
-                }
-                let kind = DefinitionKind::Skill;
-                let outcome = if definitions::insert(unit, kind, &key, &text, &place)? {
-                    Outcome::Created
-                } else if register == Register::Update {
-                    definitions::update(unit, kind, &key, &text, &place)?;
-                    Outcome::Updated
-                } else {
-                    return Ok(Written::Refused);
-                };
-                let row = definitions::get(unit, kind, &key)?;
-                Ok(row.map_or(Written::Overtaken, |row| {
-                    Written::Done(Box::new(row), outcome)
-                }))
-            })?;
-            match written {
-                Written::Overtaken => {}
-                Written::Refused => return Err(SkillError::Exists(name)),
-                Written::Done(stored, outcome) => {
-                    return Ok(AddedSkill {
-                        definition,
-                        flat,
-                        stored: *stored,
-                        outcome,
-                    });
-                }
-            }
-        }
+        let (text, place) = source.kept();
+        let tools = self.tools(variables)?;
+        let reading = self.reading(variables, &tools);
+        let added = self.definitions.add(&text, &place, register, reading)?;
+        Ok(AddedSkill {
+            flat: self.flat(&added.stored.name, variables)?,
+            definition: added.definition,
+            stored: added.stored,
+            outcome: added.outcome,
+        })
     }
 
-    /// Who uses a skill.
-    pub fn used_by(
-        &self,
-        name: &str,
-        variables: Variables<'_>,
-    ) -> Result<Vec<SkillUser>, SkillError> {
-        let known = self.known(variables)?;
+    /// The skills and actors that use a skill.
+    pub fn used_by(&self, name: &str, variables: Variables<'_>) -> Result<Vec<String>, SkillError> {
+        let mut users = skills_using(name, &self.known(variables)?);
         let actors = self
-            .engine
+            .definitions
+            .engine()
             .read(|reader| definitions::list(reader, DefinitionKind::Actor))?;
-        Ok(users(name, &known, &actors))
+        users.extend(actors_using(name, &actors));
+        Ok(users)
     }
 
-    /// Removes a registered skill that nothing uses, also one that cannot be read any more.
+    /// Removes a registered skill that nothing uses, even an invalid one.
     pub fn remove(&self, name: &str, variables: Variables<'_>) -> Result<KnownSkill, SkillError> {
-        loop {
-            let (stored, seen) = self.stored()?;
-            let mut known = self.all(stored, variables);
-            let found = known.swap_remove(position(&known, name)?);
-            if let SkillOrigin::Found(folder) = &found.origin {
-                return Err(SkillError::Found {
-                    name: found.name,
-                    folder: folder.display().to_string(),
-                });
-            }
-            let key = found.name.clone();
-            let outcome = self.engine.write(move |unit| {
-                if !is_unchanged(unit, &seen)? {
-                    return Ok::<_, cleveragents_store::Error>(Err(None));
-                }
-                let actors = definitions::list(unit, DefinitionKind::Actor)?;
-                let users = users(&key, &known, &actors);
-                if !users.is_empty() {
-                    return Ok(Err(Some(users)));
-                }
-                definitions::remove(unit, DefinitionKind::Skill, &key).map(Ok)
-            })?;
-            match outcome {
-                Ok(_) => return Ok(found),
-                Err(None) => {}
-                Err(Some(by)) => {
-                    return Err(SkillError::InUse {
-                        name: found.name,
-                        by,
-                    });
-                }
-            }
+        let found = self.find(name, variables)?;
+        if let SkillOrigin::Found(folder) = &found.origin {
+            return Err(SkillError::Found {
+                name: found.name,
+                folder: folder.display().to_string(),
+            });
         }
+        let tools = self.tools(variables)?;
+        let reading = self.reading(variables, &tools);
+        self.definitions.remove(&found.name, reading)?;
+        Ok(found)
     }
 
-    /// Reads the files of skills again: of one, or of all.
+    /// Reads the files of one skill or of all again.
     pub fn refresh(
         &self,
         name: Option<&str>,
         variables: Variables<'_>,
-    ) -> Result<Refreshed, SkillError> {
+    ) -> Result<RefreshReport, SkillError> {
         let mut known = self.known(variables)?;
         if let Some(name) = name {
             known = vec![known.swap_remove(position(&known, name)?)];
         }
-        let mut refreshed = Refreshed::default();
+        let mut refreshed = RefreshReport::default();
         for skill in known {
             let name = skill.name.clone();
             match self.refresh_one(&skill, variables) {
-                Ok(Looked::Changed) => refreshed.refreshed.push(name),
-                Ok(Looked::Same) => refreshed.unchanged.push(name),
-                Ok(Looked::Skipped(why)) => refreshed.skipped.push((name, why)),
+                Ok(RefreshOutcome::Changed) => refreshed.refreshed.push(name),
+                Ok(RefreshOutcome::Same) => refreshed.unchanged.push(name),
+                Ok(RefreshOutcome::Skipped(why)) => refreshed.skipped.push((name, why)),
                 Err(error @ SkillError::Store(_)) => return Err(error),
                 Err(error) => refreshed.failed.push((name, error)),
             }
@@ -337,7 +303,7 @@ impl SkillService {
         &self,
         skill: &KnownSkill,
         variables: Variables<'_>,
-    ) -> Result<Looked, SkillError> {
+    ) -> Result<RefreshOutcome, SkillError> {
         let source = match &skill.origin {
             SkillOrigin::Found(folder) => SkillSource::Folder(folder.clone()),
             SkillOrigin::Registered(stored) => {
@@ -346,8 +312,8 @@ impl SkillService {
         };
         let source = match source {
             SkillSource::Folder(folder) if !folder.is_dir() => {
-                return Ok(Looked::Skipped(format!(
-                    "`{}` is not there",
+                return Ok(RefreshOutcome::Skipped(format!(
+                    "`{}` does not exist",
                     folder.display()
                 )));
             }
@@ -358,7 +324,7 @@ impl SkillService {
                     return self.replace(skill, &SkillSource::File { text: now, file }, variables);
                 }
                 Err(error) => {
-                    return Ok(Looked::Skipped(format!(
+                    return Ok(RefreshOutcome::Skipped(format!(
                         "`{}` cannot be read: {error}",
                         file.display()
                     )));
@@ -366,7 +332,7 @@ impl SkillService {
             },
         };
         self.check(&source, variables)?;
-        Ok(Looked::Same)
+        Ok(RefreshOutcome::Same)
     }
 
     fn replace(
@@ -374,35 +340,28 @@ impl SkillService {
         skill: &KnownSkill,
         source: &SkillSource,
         variables: Variables<'_>,
-    ) -> Result<Looked, SkillError> {
+    ) -> Result<RefreshOutcome, SkillError> {
         let definition = source.read(variables)?;
         if definition.name().to_string() != skill.name {
             let why = format!(
-                "its file describes `{}` now; add that, and remove this one",
+                "its file now describes `{}`; add that skill, and remove this one",
                 definition.name()
             );
-            return Ok(Looked::Skipped(why));
+            return Ok(RefreshOutcome::Skipped(why));
         }
         self.add(source, Register::Update, variables)?;
-        Ok(Looked::Changed)
+        Ok(RefreshOutcome::Changed)
     }
 }
 
-/// What a look at a skill found.
-enum Looked {
+/// Result of reading a skill again.
+enum RefreshOutcome {
     Changed,
     Same,
     Skipped(String),
 }
 
-/// What a unit of work did.
-enum Written {
-    Done(Box<StoredDefinition>, Outcome),
-    Refused,
-    Overtaken,
-}
-
-/// The text of the file of a skill.
+/// The text of a skill's file.
 fn read_again(file: &Path) -> std::io::Result<String> {
     const LARGEST: u64 = 1 << 20;
     let bytes = read_regular(file, Links::Follow, LARGEST)?;
@@ -410,25 +369,62 @@ fn read_again(file: &Path) -> std::io::Result<String> {
     String::from_utf8(bytes).map_err(std::io::Error::other)
 }
 
-fn seen(stored: &[StoredDefinition]) -> Seen {
-    stored
-        .iter()
-        .map(|row| (row.name.clone(), row.version))
-        .collect()
+/// The registered skills and those in the folder of skills, by name.
+fn all_known(
+    registered: &[StoredDefinition],
+    folder: &Path,
+    variables: Variables<'_>,
+) -> Vec<KnownSkill> {
+    let read = |stored: &StoredDefinition| {
+        let source = SkillSource::stored(&stored.definition, &stored.source);
+        KnownSkill {
+            name: stored.name.clone(),
+            definition: source.read(variables).map_err(Box::new),
+            origin: SkillOrigin::Registered(stored.clone()),
+        }
+    };
+    let mut known: Vec<KnownSkill> = registered.iter().map(read).collect();
+    // A folder that does not exist contains no skill.
+    for folder in agent::find(folder).unwrap_or_default() {
+        let definition = SkillSource::Folder(folder.clone()).read(variables);
+        let name = if let Ok(definition) = &definition {
+            definition.name().to_string()
+        } else {
+            let name = folder.file_name().unwrap_or_default();
+            format!("local/{}", name.to_string_lossy())
+        };
+        if known.iter().all(|other| other.name != name) {
+            known.push(KnownSkill {
+                name,
+                definition: definition.map_err(Box::new),
+                origin: SkillOrigin::Found(folder),
+            });
+        }
+    }
+    known.sort_by(|left, right| left.name.cmp(&right.name));
+    known
 }
 
-/// Whether the stored skills are still those that were read; nobody else changes them until the unit
-/// ends.
-fn is_unchanged(
-    unit: &mut UnitOfWork<'_>,
-    before: &Seen,
-) -> Result<bool, cleveragents_store::Error> {
-    definitions::lock(unit)?;
-    let reader: &mut dyn Reader = unit;
-    Ok(seen(&definitions::list(reader, DefinitionKind::Skill)?) == *before)
+/// The whole content of a skill. Refuses one that is invalid, or that would make skills that include it invalid.
+fn checked(
+    definition: &Definition,
+    known: &[KnownSkill],
+    tools: &Registry,
+) -> Result<Flat, SkillError> {
+    let name = definition.name();
+    let before = library(known);
+    let mut after = before.clone();
+    after.insert(name.clone(), definition.clone());
+    let flat = flatten(name, &after, tools)?;
+    for other in after.keys().filter(|other| *other != name) {
+        if flatten(other, &before, tools).is_ok() {
+            flatten(other, &after, tools)?;
+        }
+    }
+    Ok(flat)
 }
 
-/// The skills that can be read.
+/// The valid skills.
 pub(super) fn library(known: &[KnownSkill]) -> Library {
     let readable = known
         .iter()
@@ -438,46 +434,45 @@ pub(super) fn library(known: &[KnownSkill]) -> Library {
         .collect()
 }
 
-/// The place of a skill among those known.
+/// The index of a skill among those known.
 fn position(known: &[KnownSkill], name: &str) -> Result<usize, SkillError> {
     let wanted = name.trim().parse::<Name>().map(|name| name.to_string());
     let wanted = wanted.unwrap_or_else(|_| name.to_owned());
     let is_meant = |skill: &KnownSkill| {
-        // What an agent skill calls itself may be in another script.
+        // An agent skill's own name may be in another script.
         let own = match &skill.definition {
             Ok(Definition::Agent(agent)) => Some(agent.name.as_str()),
             _ => None,
         };
         skill.name == wanted || own == Some(name)
     };
-    known
-        .iter()
-        .position(is_meant)
-        .ok_or_else(|| SkillError::NotFound {
-            name: name.to_owned(),
-            nearest: nearest::all(name, known.iter().map(|skill| skill.name.as_str()), 3),
-        })
+    known.iter().position(is_meant).ok_or_else(|| {
+        let names = known.iter().map(|skill| skill.name.as_str());
+        DefinitionError::not_found::<Definition>(name, nearest::all(name, names, 3)).into()
+    })
 }
 
-fn users(name: &str, known: &[KnownSkill], actors: &[StoredDefinition]) -> Vec<SkillUser> {
-    let mut users = Vec::new();
-    for skill in known {
-        if let Ok(Definition::Collection(other)) = &skill.definition
-            && other
-                .includes
-                .iter()
-                .any(|include| include.skill.to_string() == name)
-        {
-            users.push(SkillUser::Skill(skill.name.clone()));
+/// The skills that include a skill.
+fn skills_using(name: &str, known: &[KnownSkill]) -> Vec<String> {
+    let includes = |skill: &&KnownSkill| match &skill.definition {
+        Ok(Definition::Collection(other)) => {
+            let mut included = other.includes.iter();
+            included.any(|include| include.skill.to_string() == name)
         }
-    }
-    for actor in actors {
+        _ => false,
+    };
+    let users = known.iter().filter(includes);
+    users.map(|skill| format!("skill {}", skill.name)).collect()
+}
+
+/// The actors that name a skill.
+fn actors_using(name: &str, actors: &[StoredDefinition]) -> Vec<String> {
+    let uses = |actor: &&StoredDefinition| {
         let text = yaml::read::<Value>(&actor.definition).unwrap_or_default();
-        if names_skill(&text, name) {
-            users.push(SkillUser::Actor(actor.name.clone()));
-        }
-    }
-    users
+        names_skill(&text, name)
+    };
+    let found = actors.iter().filter(uses);
+    found.map(|actor| format!("actor {}", actor.name)).collect()
 }
 
 /// Whether the file of an actor has a skill in a list of `skills` or `tool_sources`.

@@ -1,20 +1,21 @@
-//! [`SkillSource`]: where a skill comes from, and reading it.
+//! [`SkillSource`]: origin of a skill, and reading it.
 
 use std::path::{Path, PathBuf};
 
+use cleveragents_domain::DefinitionFileError;
 use cleveragents_domain::yaml::Variables;
 use cleveragents_skills::agent::AgentSkill;
 use cleveragents_skills::{Definition, collection};
-use cleveragents_tools::FileError;
 
-/// A skill as somebody gives it.
+/// A skill as given by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SkillSource {
-    /// The text of a YAML file; `file` should be absolute, since what is beside it is found by it.
+    /// The text of a YAML file; `file` should be absolute, because files next to it are located by
+    /// it.
     File {
-        /// The text.
+        /// Content of the file.
         text: String,
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
     },
     /// A folder with a `SKILL.md`.
@@ -34,8 +35,8 @@ impl SkillSource {
         }
     }
 
-    /// What it says.
-    pub(super) fn read(&self, variables: Variables<'_>) -> Result<Definition, FileError> {
+    /// Parses the skill.
+    pub(super) fn read(&self, variables: Variables<'_>) -> Result<Definition, DefinitionFileError> {
         match self {
             Self::File { text, file } => collection::read(text, file, variables)
                 .map(|skill| Definition::Collection(Box::new(skill))),
@@ -45,11 +46,11 @@ impl SkillSource {
         }
     }
 
-    /// What is stored: a text, and where it was.
+    /// The stored text and source.
     pub(super) fn kept(&self) -> (String, String) {
         match self {
             Self::File { text, file } => (text.clone(), file.display().to_string()),
-            // The folder itself is read whenever the skill is used; its text is not kept twice.
+            // The folder is read whenever the skill is used, so its text is not stored.
             Self::Folder(folder) => {
                 let file = folder.join("SKILL.md");
                 (String::new(), file.display().to_string())

@@ -1,4 +1,4 @@
-//! Messages that begin a task, or answer what a task waits for.
+//! Messages that start a task, or answer a waiting task.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::error::TaskError;
 use super::push::store_push_config;
 use super::service::{ArtifactChunk, NO_PLAN, TaskService};
 
-/// A message that begins a task.
+/// A message that starts a task.
 #[derive(Debug, Clone)]
 pub struct NewTask {
-    /// The id of the task; chosen by the caller, who may have to watch the task before it exists.
+    /// The id of the task. The caller chooses it, so that it can watch the task before it exists.
     pub id: TaskId,
-    /// Where it belongs.
+    /// Its namespace.
     pub namespace: String,
     /// A turn of a conversation, or a plan.
     pub kind: TaskKind,
@@ -29,53 +29,53 @@ pub struct NewTask {
     pub options: Map<String, Value>,
     /// The server that works on it.
     pub runner: String,
-    /// The message. Without a context id it begins a new context.
+    /// The message. Without a context id it starts a new context.
     pub message: Message,
-    /// Where the updates are pushed to.
+    /// Where updates are pushed to.
     pub push: Option<PushNotificationConfig>,
     /// An artifact that completes the task in the unit of work that creates it.
     pub answer: Option<ArtifactChunk>,
-    /// How many of the last messages the returned tasks come with.
+    /// The number of last messages in the returned tasks.
     pub history: Option<u64>,
-    /// Whether the task is returned as it is before the answer.
+    /// Whether the task is also returned as it was before the answer.
     pub snapshot: Snapshot,
 }
 
-/// When a created task is read back.
+/// The moment at which a created task is read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Snapshot {
-    /// As it was created, for callers that follow every update.
+    /// At its creation, for callers that follow every update.
     Created,
-    /// As it was created, unless it was answered at once.
+    /// At its creation, unless it was answered at once.
     Unanswered,
 }
 
-/// A task that was created.
+/// A created task.
 #[derive(Debug)]
 pub struct CreatedTask {
-    /// Its row as it was created.
+    /// Its row at its creation.
     pub record: TaskRecord,
-    /// The task as it was created, if it was asked for.
+    /// The task at its creation, if requested.
     pub snapshot: Option<Task>,
     /// The completed task, if it was answered at once.
     pub completed: Option<Task>,
 }
 
-/// A message that answers what a task waits for.
+/// A message that answers a waiting task.
 #[derive(Debug, Clone)]
 pub struct TaskReply {
     /// The server that works on the task from now on.
     pub runner: String,
     /// The message.
     pub message: Message,
-    /// Where the updates are pushed to, too.
+    /// Where updates are pushed to, in addition.
     pub push: Option<PushNotificationConfig>,
-    /// How many of the last messages the returned task comes with.
+    /// The number of last messages in the returned task.
     pub history: Option<u64>,
 }
 
 /// A task to be created, with the ids that its message needs.
-struct Prepared {
+struct TaskDraft {
     new: NewTask,
     context: String,
     is_new_context: bool,
@@ -112,7 +112,7 @@ impl TaskService {
         };
         let task_id = new.id.to_string();
         new.message = new.message.in_task(Some(&context), Some(&task_id));
-        let prepared = Arc::new(Prepared {
+        let prepared = Arc::new(TaskDraft {
             new,
             context,
             is_new_context,
@@ -120,7 +120,7 @@ impl TaskService {
         });
         let create = move |unit: &mut UnitOfWork<'_>| create(unit, &prepared);
         let created = match self.engine.write(create.clone()) {
-            // Once more: now the context exists.
+            // Retried once: the context exists now.
             Err(CreateError::ContextRace) => self.engine.write(create),
             created => created,
         };
@@ -130,7 +130,7 @@ impl TaskService {
         })
     }
 
-    /// Gives a waiting task the message that it waits for. The task is open again.
+    /// Passes a message to a waiting task and reopens the task.
     pub fn reply(&self, id: TaskId, reply: TaskReply) -> Result<(TaskRecord, Task), TaskError> {
         self.engine.write(move |unit| {
             let change = StateChange {
@@ -160,7 +160,7 @@ impl TaskService {
     }
 }
 
-fn create(unit: &mut UnitOfWork<'_>, prepared: &Prepared) -> Result<CreatedTask, CreateError> {
+fn create(unit: &mut UnitOfWork<'_>, prepared: &TaskDraft) -> Result<CreatedTask, CreateError> {
     let new = &prepared.new;
     let session = session(unit, prepared)?;
     let row = tasks::NewTask {
@@ -200,13 +200,13 @@ fn create(unit: &mut UnitOfWork<'_>, prepared: &Prepared) -> Result<CreatedTask,
 }
 
 /// The session of the context of a task, created if it has none.
-fn session(unit: &mut UnitOfWork<'_>, prepared: &Prepared) -> Result<SessionId, CreateError> {
+fn session(unit: &mut UnitOfWork<'_>, prepared: &TaskDraft) -> Result<SessionId, CreateError> {
     let (namespace, context) = (&prepared.new.namespace, &prepared.context);
     let is_known = !prepared.is_new_context;
     if is_known && let Some(session) = tasks::context(unit, namespace, context)? {
         return Ok(session);
     }
-    // A conversation of the namespace may be continued by its id.
+    // A conversation of the namespace can be continued by its id.
     if is_known
         && let Ok(id) = context.parse::<SessionId>()
         && let Some(known) = sessions::get(unit, id)?

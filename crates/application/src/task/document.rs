@@ -1,4 +1,4 @@
-//! The A2A form of stored tasks: the task itself, and the updates of it.
+//! The A2A form of stored tasks and their updates.
 
 use cleveragents_a2a::{
     Artifact, ArtifactUpdate, Message, Part, Role, StatusUpdate, StreamResponse, Task, TaskStatus,
@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 
 use super::service::{ArtifactChunk, plan_of_task};
 
-/// How much of a task is read.
+/// Which parts of a task are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskView {
-    /// How many of the last messages; `None` for all.
+    /// The number of last messages; `None` for all.
     pub history: Option<u64>,
     /// Whether the artifacts are read.
     pub artifacts: bool,

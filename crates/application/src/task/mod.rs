@@ -1,9 +1,10 @@
-//! Tasks that other agents and programs send over A2A: created, worked on by one server at a time, watched, pushed,
-//! taken over when the server dies.
+//! Tasks that other agents and programs send over A2A: created, worked on by one server at a time,
+//! watched, pushed, taken over when the server dies.
 //!
-//! A task and every update of it is stored before anybody sees it, so it survives connections and servers. Messages,
-//! artifacts and updates are stored in the JSON of A2A 1.0 (`cleveragents_a2a`).
+//! A task and its updates are stored before any client sees them, so they survive connections and
+//! servers. Messages, artifacts and updates are stored in the JSON of A2A 1.0 (`cleveragents_a2a`).
 
+mod answer;
 mod create;
 mod document;
 mod error;
@@ -13,6 +14,7 @@ mod recover;
 mod service;
 mod turn;
 
+pub use answer::{MessageActor, MessageOutcome, MessageTurn};
 pub use cleveragents_store::tasks::{Task as TaskRecord, TaskFilter};
 pub use create::{CreatedTask, NewTask, Snapshot, TaskReply};
 pub use document::{TaskView, agent_message};

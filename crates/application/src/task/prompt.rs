@@ -1,4 +1,4 @@
-//! What a message asks for: the text for the model, and the options for this program.
+//! Reads a message: the text for the model, and the options for this program.
 
 use cleveragents_a2a::{Message, Part, PartContent};
 use serde_json::{Map, Value};

@@ -1,5 +1,5 @@
-//! Push notifications: where the updates of a task go, and which of them are delivered. Each update is delivered at
-//! least once and in order, by whichever server claims it.
+//! Push notifications: the addresses for the updates of a task, and their deliveries. Each update
+//! is delivered at least once and in order, by the server that claims it.
 
 use cleveragents_a2a::{ProtocolVersion, PushNotificationConfig, v0_3};
 use cleveragents_domain::{TaskId, Timestamp};
@@ -15,11 +15,11 @@ use super::service::TaskService;
 /// Maximum number of addresses that a task is pushed to.
 const MAX_CONFIGS: u64 = 16;
 
-/// How long a delivery belongs to the server that claimed it, in seconds.
+/// Duration of a server's claim on a delivery, in seconds.
 const CLAIM_SECONDS: i64 = 30;
 
-/// Maximum number of attempts at a delivery, and the longest pause between two, in seconds. With a first pause of one
-/// second this makes about a quarter of an hour.
+/// Maximum number of attempts at a delivery, and the longest pause between two, in seconds. With a
+/// first pause of one second the attempts take about a quarter of an hour.
 const MAX_ATTEMPTS: u64 = 12;
 const MAX_PAUSE_SECONDS: i64 = 120;
 
@@ -37,7 +37,7 @@ impl PendingPush {
 /// An update to deliver, claimed by this server.
 #[derive(Debug)]
 pub struct PushDelivery {
-    /// Where it goes.
+    /// Its address.
     pub config: PushNotificationConfig,
     /// The JSON to send.
     pub body: Value,
@@ -46,7 +46,7 @@ pub struct PushDelivery {
 /// Why a delivery failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushFailure {
-    /// What happened.
+    /// The error.
     pub reason: String,
     /// Whether another attempt may succeed.
     pub is_transient: bool,
@@ -54,10 +54,10 @@ pub struct PushFailure {
 
 fn read_config(push: &PushConfig) -> Result<PushNotificationConfig, Error> {
     serde_json::from_value(push.config.clone())
-        .map_err(|error| Error::stored("where to push", error.to_string()))
+        .map_err(|error| Error::stored("the address of a push", error.to_string()))
 }
 
-/// Stores where the updates of a task go from now on.
+/// Stores an address for the updates of a task from now on.
 pub(super) fn store_push_config(
     unit: &mut UnitOfWork<'_>,
     task: &TaskRecord,
@@ -70,7 +70,7 @@ pub(super) fn store_push_config(
 }
 
 impl TaskService {
-    /// Has the updates of a task pushed to an address, in place of the configuration with the same id.
+    /// Adds an address for the updates of a task, or replaces the configuration with the same id.
     pub fn add_push_config(
         &self,
         id: TaskId,
@@ -78,14 +78,14 @@ impl TaskService {
     ) -> Result<PushNotificationConfig, TaskError> {
         let stored = config.clone();
         self.engine.write(move |unit| {
-            // Read in this unit: the first update that is pushed is the next one.
+            // Read in this unit of work: the next update is the first that is pushed.
             let task = tasks::get(unit, id)?.ok_or(TaskError::NotFound(id))?;
             store_push_config(unit, &task, &stored)
         })?;
         Ok(config.of_task(id.to_string()))
     }
 
-    /// Where the updates of a task go, by id.
+    /// The push addresses of a task, by id.
     pub fn push_configs(&self, id: TaskId) -> Result<Vec<PushNotificationConfig>, Error> {
         let stored = self.engine.read(|reader| pushes::of_task(reader, id))?;
         stored
@@ -94,7 +94,7 @@ impl TaskService {
             .collect()
     }
 
-    /// Ends pushing to an address.
+    /// Removes a push address.
     pub fn remove_push_config(&self, id: TaskId, config_id: &str) -> Result<(), Error> {
         let config_id = config_id.to_owned();
         self.engine

@@ -1,4 +1,4 @@
-//! Taking over the tasks of servers that are gone. A server holds a lease as long as it lives.
+//! Takes over the tasks of dead servers. A server holds a lease while it is alive.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::lease::{LeaseError, LeaseService};
 use crate::plan::SERVER_LEASE;
 
 impl TaskService {
-    /// Takes over the open tasks whose server is gone, and returns those that `runner` has now. Each is taken by one
-    /// server only.
+    /// Takes over the open tasks of dead servers, and returns those that `runner` has now. Each is
+    /// taken by one server only.
     pub fn take_over_orphans(&self, runner: &str) -> Result<Vec<TaskRecord>, LeaseError> {
         let open = self.engine.read(|reader| tasks::open(reader))?;
         let leases = LeaseService::new(Arc::clone(&self.engine));

@@ -30,19 +30,19 @@ pub fn plan_of_task(task: &TaskRecord) -> Option<&str> {
     (task.kind == TaskKind::Plan && task.subject != NO_PLAN).then_some(task.subject.as_str())
 }
 
-/// A whole artifact, or more of one.
+/// An artifact, or an addition to one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactChunk {
-    /// The artifact, or the parts that are added to it.
+    /// The artifact, or the parts to add.
     pub artifact: Artifact,
-    /// Whether the parts are added to those that are stored.
+    /// Whether the parts are appended to the stored ones.
     pub is_appended: bool,
     /// Whether no more parts follow.
     pub is_last: bool,
 }
 
 impl ArtifactChunk {
-    /// A whole artifact.
+    /// A complete artifact.
     pub const fn whole(artifact: Artifact) -> Self {
         Self {
             artifact,
@@ -62,8 +62,8 @@ impl ArtifactChunk {
         json(&artifact)
     }
 
-    /// Adds the chunk, and may end the task with it, in a unit of work. `None` when the task is over or another
-    /// server's.
+    /// Adds the chunk, and may finish the task with it, in a unit of work. `None` when the task is
+    /// finished or belongs to another server.
     pub(super) fn add(
         &self,
         unit: &mut UnitOfWork<'_>,
@@ -94,18 +94,18 @@ impl ArtifactChunk {
     }
 }
 
-/// Tasks of a list.
+/// A page of tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskPage {
-    /// The tasks of this page, those whose state changed last first.
+    /// The tasks of this page, ordered by the last change of their state, newest first.
     pub tasks: Vec<Task>,
-    /// How many tasks match in all.
+    /// The number of all matching tasks.
     pub total: u64,
-    /// The last task of this page when others follow: where the next page begins.
+    /// The last task of this page when others follow: the cursor of the next page.
     pub next: Option<(Timestamp, TaskId)>,
 }
 
-/// Keeps tasks. Cheap to clone; whoever uses the engine creates the tasks.
+/// Stores tasks. Cheap to clone; the identity of the engine is recorded as the creator.
 #[derive(Clone)]
 pub struct TaskService {
     pub(super) engine: Arc<Engine>,
@@ -122,7 +122,7 @@ impl TaskService {
         self.engine.read(|reader| tasks::get(reader, id))
     }
 
-    /// The stored rows of the tasks that exist, in the order of the ids.
+    /// The stored rows of existing tasks, in the order of the ids.
     pub fn get_all(&self, ids: &[TaskId]) -> Result<Vec<TaskRecord>, Error> {
         self.engine.read(|reader| {
             let mut found = Vec::with_capacity(ids.len());
@@ -133,7 +133,7 @@ impl TaskService {
         })
     }
 
-    /// A task with its messages and artifacts, all from one moment.
+    /// A task with its messages and artifacts, read in one transaction.
     pub fn view(&self, id: TaskId, view: TaskView) -> Result<Option<(TaskRecord, Task)>, Error> {
         self.engine.read(|reader| {
             let Some(record) = tasks::get(reader, id)? else {
@@ -144,7 +144,7 @@ impl TaskService {
         })
     }
 
-    /// A task that nobody works on any more; `Ok(None)` while a server does, unless `is_last_look`.
+    /// A task that no server works on any more; `Ok(None)` while one does, unless `is_last_look`.
     pub fn view_settled(
         &self,
         id: TaskId,
@@ -161,9 +161,9 @@ impl TaskService {
         })
     }
 
-    /// A page of the tasks that match, with `filter.limit` tasks at most.
+    /// A page of matching tasks, at most `filter.limit`.
     pub fn list(&self, filter: &TaskFilter, view: TaskView) -> Result<TaskPage, Error> {
-        // One more than the page holds tells whether others follow.
+        // One row more than the page holds shows whether others follow.
         let wanted = TaskFilter {
             limit: filter.limit + 1,
             ..filter.clone()
@@ -186,8 +186,8 @@ impl TaskService {
         })
     }
 
-    /// Changes the state of an open task that `runner` works on, with a message of the agent. `None` when the task is
-    /// waiting, over or another server's.
+    /// Changes the state of an open task that `runner` works on, with a message of the agent.
+    /// `None` when the task is waiting, finished or belongs to another server.
     pub fn change_state(
         &self,
         id: TaskId,
@@ -223,8 +223,8 @@ impl TaskService {
             })
     }
 
-    /// Adds a chunk of an artifact to a task that `runner` works on, and may end the task with it. `None` when the
-    /// task is over or another server's.
+    /// Adds a chunk of an artifact to a task that `runner` works on, and may finish the task with
+    /// it. `None` when the task is finished or belongs to another server.
     pub fn add_artifact(
         &self,
         id: TaskId,
@@ -237,7 +237,8 @@ impl TaskService {
             .write(move |unit| chunk.add(unit, &runner, id, then))
     }
 
-    /// Cancels a task. `None` when it is over, or does not exist. Whatever its server still stores is refused.
+    /// Cancels a task. `None` when it is finished, or does not exist. Later writes of its server
+    /// are refused.
     pub fn cancel(&self, id: TaskId) -> Result<Option<Task>, Error> {
         self.engine.write(move |unit| {
             let change = StateChange {
@@ -269,7 +270,7 @@ impl TaskService {
         Ok(newest_first.find(|message| message.role != Role::Agent))
     }
 
-    /// Stores which plan a task is, if `runner` works on it.
+    /// Stores the plan of a task, if `runner` works on it.
     pub fn assign_plan(&self, task: &TaskRecord, runner: &str, plan: PlanId) -> Result<(), Error> {
         let (id, runner, metadata) = (task.id, runner.to_owned(), task.metadata.clone());
         self.engine.write(move |unit| {

@@ -1,4 +1,4 @@
-//! How a server begins the turn of a task: anew, or where a server that is gone left it.
+//! Starts the turn of a task: from its beginning, or where a dead server left it.
 
 use cleveragents_a2a::Message;
 use cleveragents_domain::{Role, Sequence, SessionId};
@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::service::TaskService;
 
-/// Where the turn of a task begins.
+/// Where the turn of a task starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnStart {
-    /// Nothing of it was done.
+    /// From its beginning.
     New,
     /// It was interrupted and is resumed.
     Resume,
-    /// It was answered; only the task does not have the answer yet.
+    /// It was answered, but the task does not have the answer yet.
     Answered(String),
 }
 
 impl TaskService {
-    /// Finds out where the turn of a task begins, and stores that `runner` begins it. `is_new` says that the task was
-    /// never worked on: then nothing is looked up.
+    /// Determines where the turn of a task starts, and stores that `runner` starts it. With
+    /// `is_new` the task was never worked on, so nothing is looked up.
     pub fn begin_turn(
         &self,
         task: &TaskRecord,
@@ -37,7 +37,7 @@ impl TaskService {
             Ok::<_, Error>((count, running.is_some(), requests))
         })?;
         let stored = |name: &str| task.metadata.get(name).and_then(Value::as_u64);
-        // The attempt was for the same message of the client.
+        // The earlier attempt was for the same message of the client.
         let is_again = !is_new && stored("messages") == Some(requests);
         if is_again && is_running {
             return Ok(TurnStart::Resume);
@@ -61,7 +61,7 @@ impl TaskService {
             .read(|reader| messages::page(reader, session, last, 1))?;
         Ok(match last.into_iter().next() {
             Some(last) if last.role == Role::Assistant => TurnStart::Answered(last.content),
-            // The question is stored and the turn failed: it is not asked twice.
+            // The question is stored and the turn failed: it is not asked again.
             _ => TurnStart::Resume,
         })
     }

@@ -1,26 +1,27 @@
-//! [`StoreBudget`]: money in the store, shared by every process; calls of one step counted here.
+//! [`StoreBudget`]: spending in the store, shared by all processes, and a count of the calls of one
+//! step in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cleveragents_domain::{EventKind, MicroUsd, NewEvent, Owner, ToolInvocationId};
-use cleveragents_store::budgets::{self, Reserved, Used};
+use cleveragents_store::budgets::{self, ScopeUsage, StoredReservation};
 use cleveragents_store::{Engine, Error, UnitOfWork};
 use cleveragents_tools::ports::{Budget, BudgetRefusal, PortError, Reservation, Spending};
 use serde_json::json;
 
 use crate::process::{Liveness, current_owner, liveness};
 
-/// What is counted together, and how much of it may be spent.
+/// A scope in which spending is counted, with its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpendScope {
     /// Its name, such as `session 01J…` or `day 2026-01-31`.
     pub name: String,
-    /// The limit; `None` counts without one.
+    /// Maximum spending; `None` counts without a limit.
     pub limit: Option<MicroUsd>,
 }
 
-/// Calls and money of one turn.
+/// Calls and spending of one turn.
 pub struct StoreBudget {
     engine: Arc<Engine>,
     owner: Owner,
@@ -28,21 +29,21 @@ pub struct StoreBudget {
     calls: AtomicU64,
 }
 
-/// What stood in the way of a reservation.
+/// Reason why a reservation failed.
 #[derive(Debug)]
 pub(crate) enum Shortage {
-    /// This scope would go beyond its limit.
+    /// The scope would exceed its limit.
     Money {
         scope: String,
         limit: MicroUsd,
         used: MicroUsd,
     },
-    /// It could not be found out.
+    /// The store failed.
     Store(Error),
 }
 
 impl Shortage {
-    fn of(scope: &SpendScope, limit: Option<MicroUsd>, used: Used) -> Self {
+    fn exceeded(scope: &SpendScope, limit: Option<MicroUsd>, used: ScopeUsage) -> Self {
         Self::Money {
             scope: scope.name.clone(),
             limit: limit.unwrap_or_default(),
@@ -58,8 +59,8 @@ impl From<Error> for Shortage {
 }
 
 impl StoreBudget {
-    /// Counts in these scopes, all of which must have room. The first is that of the work itself: what
-    /// profiles and guards say about money is about it.
+    /// A budget in these scopes, each of which must have room. The first is that of the work
+    /// itself: the cost limits of profiles and guards refer to it.
     pub fn new(engine: Arc<Engine>, scopes: Vec<SpendScope>) -> Self {
         Self {
             engine,
@@ -69,12 +70,12 @@ impl StoreBudget {
         }
     }
 
-    /// Begins a new step: its calls are counted from nothing.
+    /// Starts a new step: its count of calls starts at zero.
     pub fn begin_step(&self) {
         self.go_on_with_step(0);
     }
 
-    /// Goes on with a step of which so many calls were made before.
+    /// Resumes a step with `calls` calls made before.
     pub fn go_on_with_step(&self, calls: u64) {
         self.calls.store(calls, Ordering::Relaxed);
     }
@@ -96,22 +97,22 @@ impl StoreBudget {
         &self,
         amount: MicroUsd,
         extra: Option<MicroUsd>,
-    ) -> Result<Held<'_>, Shortage> {
+    ) -> Result<MoneyReservation<'_>, Shortage> {
         self.probe_money(amount, extra)
             .inspect_err(|shortage| self.announce(shortage))
     }
 
-    /// The same, without announcing a shortage: for callers that can make do with less.
+    /// The same without reporting a shortage: for callers that can reduce their request.
     pub(crate) fn probe_money(
         &self,
         amount: MicroUsd,
         extra: Option<MicroUsd>,
-    ) -> Result<Held<'_>, Shortage> {
+    ) -> Result<MoneyReservation<'_>, Shortage> {
         let id = ToolInvocationId::generate();
         match self.try_reserve(id, amount, extra) {
             Err(Shortage::Money { .. }) => {
-                // Those who died in a call cannot settle it any more.
-                self.settle_for_the_dead()?;
+                // A process that died during a call cannot settle it.
+                self.charge_dead_reservations()?;
                 self.try_reserve(id, amount, extra)
             }
             other => other,
@@ -123,16 +124,16 @@ impl StoreBudget {
         id: ToolInvocationId,
         amount: MicroUsd,
         extra: Option<MicroUsd>,
-    ) -> Result<Held<'_>, Shortage> {
+    ) -> Result<MoneyReservation<'_>, Shortage> {
         if amount == MicroUsd(0) {
             self.require_room(extra)?;
-            return Ok(Held::nothing(self));
+            return Ok(MoneyReservation::nothing(self));
         }
         let (limits, owner) = (self.limits(extra), self.owner.clone());
         self.engine.write(move |unit| {
             for (scope, limit) in &limits {
                 if !budgets::reserve(unit, id, &scope.name, amount, *limit, &owner)? {
-                    return Err(Shortage::of(
+                    return Err(Shortage::exceeded(
                         scope,
                         *limit,
                         budgets::used(unit, &scope.name)?,
@@ -141,14 +142,14 @@ impl StoreBudget {
             }
             Ok(())
         })?;
-        Ok(Held {
+        Ok(MoneyReservation {
             budget: self,
             reserved: Some(id),
         })
     }
 
-    /// What costs nothing needs no reservation, which would be two writes: only that no limit is
-    /// exceeded already.
+    /// A free call needs no reservation, which would be two writes: it only requires that no limit is
+    /// already exceeded.
     fn require_room(&self, extra: Option<MicroUsd>) -> Result<(), Shortage> {
         for (scope, limit) in self.limits(extra) {
             let Some(most) = limit else {
@@ -158,7 +159,7 @@ impl StoreBudget {
                 .engine
                 .read(|reader| budgets::used(reader, &scope.name))?;
             if used.spent.0 + used.reserved.0 > most.0 {
-                return Err(Shortage::of(&scope, limit, used));
+                return Err(Shortage::exceeded(&scope, limit, used));
             }
         }
         Ok(())
@@ -169,7 +170,8 @@ impl StoreBudget {
             return;
         };
         let (scope, limit, used) = (scope.clone(), *limit, *used);
-        // The refusal itself is what counts; it is told and stored in any case.
+        // A failure to store the event is ignored: the refusal itself is reported and stored in any
+        // case.
         let _told = self.engine.write(move |unit| {
             unit.emit(NewEvent {
                 kind: EventKind::BudgetExhausted,
@@ -180,23 +182,23 @@ impl StoreBudget {
         });
     }
 
-    /// What the dead reserved counts as spent: nobody knows that it was not.
-    fn settle_for_the_dead(&self) -> Result<(), Error> {
+    /// Reservations of dead processes count as spent, because the calls may have been billed.
+    fn charge_dead_reservations(&self) -> Result<(), Error> {
         for scope in &self.scopes {
             let held = self
                 .engine
                 .read(|reader| budgets::reservations(reader, &scope.name))?;
-            let is_dead = |held: &&Reserved| liveness(&held.owner) == Liveness::Dead;
+            let is_dead = |held: &&StoredReservation| liveness(&held.owner) == Liveness::Dead;
             for dead in held.iter().filter(is_dead) {
                 let (id, amount, name) = (dead.id, dead.amount, scope.name.clone());
                 self.engine
-                    .write(move |unit| budgets::settle(unit, id, &name, amount))?;
+                    .write(move |unit| budgets::spend_reserved(unit, id, &name, amount))?;
             }
         }
         Ok(())
     }
 
-    fn settle(&self, settlement: Settlement) -> Result<(), Error> {
+    fn write_settlement(&self, settlement: Settlement) -> Result<(), Error> {
         if settlement.is_empty() {
             return Ok(());
         }
@@ -204,14 +206,14 @@ impl StoreBudget {
     }
 }
 
-/// Money held for one call.
-pub(crate) struct Held<'a> {
+/// Money reserved for one call.
+pub(crate) struct MoneyReservation<'a> {
     budget: &'a StoreBudget,
     /// The reservation; `None` when nothing had to be reserved.
     reserved: Option<ToolInvocationId>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> MoneyReservation<'a> {
     const fn nothing(budget: &'a StoreBudget) -> Self {
         Self {
             budget,
@@ -219,14 +221,14 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Turns it into what was really spent.
-    pub(crate) fn settle(self, spent: MicroUsd) -> Result<(), Error> {
+    /// Converts the reservation to the actual spending.
+    pub(crate) fn charge(self, spent: MicroUsd) -> Result<(), Error> {
         let budget = self.budget;
-        budget.settle(self.settlement(spent))
+        budget.write_settlement(self.settlement(spent))
     }
 
-    /// The same, to be written together with something else. What is never written counts as spent
-    /// once this process is gone.
+    /// The same, to be written together with other rows. If it is never written, the reservation
+    /// counts as spent once this process is dead.
     pub(crate) fn settlement(mut self, spent: MicroUsd) -> Settlement {
         self.take_settlement(spent)
     }
@@ -242,17 +244,17 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for MoneyReservation<'_> {
     fn drop(&mut self) {
         if self.reserved.is_some() {
             let settlement = self.take_settlement(MicroUsd(0));
-            // What cannot be given back now counts as spent once this process is gone.
-            let _left = self.budget.settle(settlement);
+            // A reservation that cannot be released now counts as spent once this process is dead.
+            let _left = self.budget.write_settlement(settlement);
         }
     }
 }
 
-/// What came of money that was held.
+/// Settlement of a reservation.
 pub(crate) struct Settlement {
     reserved: Option<ToolInvocationId>,
     scopes: Vec<String>,
@@ -261,38 +263,41 @@ pub(crate) struct Settlement {
 }
 
 impl Settlement {
-    /// Whether there is nothing to write down.
+    /// Whether nothing has to be written.
     pub(crate) fn is_empty(&self) -> bool {
         self.reserved.is_none() && self.spent == MicroUsd(0)
     }
 
-    /// Writes it down. A unit may be run twice, so this may be too.
+    /// Writes the settlement. Idempotent, because a unit may run twice.
     pub(crate) fn write(&self, unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
         }
         let id = self.reserved.unwrap_or_else(ToolInvocationId::generate);
         for scope in &self.scopes {
-            // What was thought to be free and was not is counted all the same.
+            // A call that was expected to be free but had a cost is still counted.
             if self.reserved.is_none() {
                 budgets::reserve(unit, id, scope, MicroUsd(0), None, &self.owner)?;
             }
-            budgets::settle(unit, id, scope, self.spent)?;
+            budgets::spend_reserved(unit, id, scope, self.spent)?;
         }
         Ok(())
     }
 }
 
 struct Call<'a> {
-    held: Held<'a>,
+    held: MoneyReservation<'a>,
     calls: Option<&'a AtomicU64>,
 }
 
 impl Reservation for Call<'_> {
-    fn settle(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
+    fn charge(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
         self.calls = None;
         let settlement = self.held.take_settlement(cost);
-        self.held.budget.settle(settlement).map_err(PortError::new)
+        self.held
+            .budget
+            .write_settlement(settlement)
+            .map_err(PortError::new)
     }
 }
 
@@ -308,7 +313,7 @@ impl Budget for StoreBudget {
     fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
         let extra = [spending.limits.cost_per_plan, spending.limits.total_cost];
         let extra = extra.into_iter().flatten().min();
-        // When the call is one too many, what is held is given back as it is dropped.
+        // If the call exceeds the limit, dropping `held` releases the reservation.
         let held = self
             .reserve_money(spending.cost, extra)
             .map_err(|shortage| match shortage {

@@ -1,4 +1,4 @@
-//! [`StoreLedger`]: every call of a tool as a row, before it has any effect.
+//! [`StoreLedger`]: records every tool call as a row, before it has any effect.
 
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,22 +9,22 @@ use cleveragents_domain::{
 };
 use cleveragents_store::{Engine, Error, UnitOfWork, blobs, invocations, leases};
 use cleveragents_tools::ports::{
-    Begun, Ended, Ledger, OutputPage, PortError, RefusedCall, Scope, Window,
+    FinishedCall, Ledger, OutputPage, PortError, RefusedCall, Scope, StartedCall, Window,
 };
 use serde_json::{Value, json};
 
 use crate::lease::Fence;
 
-/// Something that is stored before the next call, or with it.
+/// A write that must happen before the next call, or with it.
 pub(crate) type Ahead = Arc<dyn Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + Sync>;
 
-/// Writes calls down in the store.
+/// Records calls in the store.
 pub struct StoreLedger {
     engine: Arc<Engine>,
     turn: Option<TurnId>,
     /// The lease under which the calls are made.
     fence: Option<Fence>,
-    /// Stored in the unit that stores the next call.
+    /// Written in the unit that stores the next call.
     ahead: Mutex<Option<Ahead>>,
 }
 
@@ -39,7 +39,7 @@ impl StoreLedger {
         }
     }
 
-    /// The same for calls under a lease: an owner that lost it begins no call and ends none.
+    /// The same for calls under a lease: if the lease is lost, no call starts or ends.
     #[must_use]
     pub(crate) fn under(self, fence: Fence) -> Self {
         Self {
@@ -48,14 +48,14 @@ impl StoreLedger {
         }
     }
 
-    /// Has something stored with the next call, in one commit: no call is stored, and thus none runs, without it.
-    /// [`StoreLedger::settle`] is to be called before the ledger is left.
+    /// Schedules a write for the commit that stores the next call: no call is stored, and so none runs, without
+    /// it. [`StoreLedger::flush`] must be called before the ledger is dropped.
     pub(crate) fn put_ahead(&self, ahead: Ahead) {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
     }
 
-    /// Stores what was to be stored with the next call and is not yet.
-    pub(crate) fn settle(&self) -> Result<(), Error> {
+    /// Performs a scheduled write that has not happened yet.
+    pub(crate) fn flush(&self) -> Result<(), Error> {
         let is_waiting = self
             .ahead
             .lock()
@@ -67,8 +67,7 @@ impl StoreLedger {
         Ok(())
     }
 
-    /// Stores something, and in the same unit what is to be stored ahead of it. Who comes meanwhile waits, so that
-    /// nothing overtakes it.
+    /// Performs a write together with the scheduled one. Concurrent callers wait, so that none overtakes it.
     fn write(
         &self,
         mut work: impl FnMut(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + 'static,
@@ -126,7 +125,7 @@ fn require(unit: &mut UnitOfWork<'_>, fence: Option<&Fence>) -> Result<(), Error
     }
 }
 
-/// Text without the one character that PostgreSQL cannot store.
+/// Text without NUL, which PostgreSQL cannot store.
 pub(crate) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
@@ -159,10 +158,11 @@ fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, row: &ToolInvocation) {
 }
 
 impl Ledger for StoreLedger {
-    fn begin(&self, begun: &Begun<'_>) -> Result<(), PortError> {
+    fn begin(&self, begun: &StartedCall<'_>) -> Result<(), PortError> {
         let names = (begun.call_id, begun.tool.to_string());
         let mut row = self.row(begun.id, begun.scope, (names.0, &names.1), begun.arguments);
-        row.is_repeatable = begun.capability.idempotent || !begun.capability.is_writing();
+        row.is_repeatable =
+            begun.is_trial || begun.capability.idempotent || !begun.capability.is_writing();
         self.write(move |unit| {
             invocations::insert(unit, &row)?;
             announce(unit, EventKind::ToolInvoked, &row);
@@ -171,7 +171,7 @@ impl Ledger for StoreLedger {
         .map_err(PortError::new)
     }
 
-    fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError> {
+    fn finish(&self, ended: &mut FinishedCall<'_>) -> Result<(), PortError> {
         let (id, outcome) = (ended.id, ended.outcome);
         let error = ended.error.map(storable);
         let mut output = Vec::new();
@@ -180,7 +180,7 @@ impl Ledger for StoreLedger {
             .reader()
             .and_then(|mut reader| reader.read_to_end(&mut output))
             .map_err(|error| {
-                PortError::new(Error::Internal(format!("an output is lost: {error}")))
+                PortError::new(Error::Internal(format!("an output was lost: {error}")))
             })?;
         let changes = ended.captured.changes.len();
         let log = storable(ended.log);
@@ -190,7 +190,7 @@ impl Ledger for StoreLedger {
             .write(move |unit| {
                 require(unit, fence.as_ref())?;
                 let Some(mut row) = invocations::get(unit, id)? else {
-                    return Err(Error::stored("a call of a tool", "is gone while it ran"));
+                    return Err(Error::stored("a tool call", "disappeared while it ran"));
                 };
                 let hash = match output.as_slice() {
                     [] => None,
@@ -206,8 +206,8 @@ impl Ledger for StoreLedger {
                 row.error.clone_from(&error);
                 if !invocations::finish(unit, &row)? {
                     return Err(Error::stored(
-                        "a call of a tool",
-                        "was ended by somebody else while it ran",
+                        "a tool call",
+                        "was finished by another process while it ran",
                     ));
                 }
                 unit.emit(NewEvent {

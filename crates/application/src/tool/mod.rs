@@ -1,17 +1,19 @@
-//! What the gate of the tools needs of the rest: rows of calls, sandboxes as workspaces, budgets, and
-//! the registered tools themselves.
+//! Implementations for the tool gate: recorded calls, sandboxes as workspaces, budgets, and the
+//! registered tools.
 
 mod budget;
+mod call_summary;
 mod calls;
 mod ledger;
 pub mod operations;
 mod service;
 mod workspace;
 
-pub(crate) use budget::{Held, Settlement, Shortage};
+pub(crate) use budget::{MoneyReservation, Settlement, Shortage};
 pub use budget::{SpendScope, StoreBudget};
+pub use call_summary::{call_status, called_tool, files_changed};
 pub use calls::Excerpt;
 pub use ledger::StoreLedger;
 pub(crate) use ledger::{Ahead, storable, storable_json};
-pub use service::{AddedTool, Callable, LeftOut, RegisteredTool, ToolError, ToolService};
+pub use service::{Callable, LeftOut, ToolError, ToolService};
 pub use workspace::SandboxWorkspace;

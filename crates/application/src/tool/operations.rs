@@ -1,15 +1,19 @@
 //! The operations on tools and on recorded tool calls.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::yaml::Variables;
 use cleveragents_domain::{
-    Code, Diagnose as _, InvocationOutcome, PlanId, SessionId, Timestamp, ToolInvocation,
-    ToolInvocationId, TurnId, ValidationMode,
+    Diagnose as _, InvocationOutcome, Placeholder, PlanId, SessionId, Timestamp, ToolInvocation,
+    ToolInvocationId, TurnId, ValidationMode, hint, suggest,
 };
 use cleveragents_models::Redactor;
+use cleveragents_store::definitions::StoredDefinition;
 use cleveragents_store::invocations::InvocationFilter;
-use cleveragents_store::tools::StoredTool;
 use cleveragents_tools::{
     Access, Binding, Capability, Category, Environment, Ground, Registry, Slot, Source,
     ToolPattern, ToolSpec,
@@ -18,29 +22,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::service::{RegisteredTool, ToolError};
-use crate::operation::{
-    NamedKind, Operation, OperationContext, OperationEntry, OperationError, PageSummary,
-    RemovedDefinition, Requirement, Resolver, confirm_removal, register_mode,
+use super::service::ToolError;
+use crate::definition::{
+    DefinitionText, RegisteredDefinition, add_request, remove_confirmed, remove_request,
+    show_request,
 };
-use crate::resource::Outcome;
+use crate::operation::{
+    Operation, OperationContext, OperationEntry, OperationError, PageSummary, RemovedDefinition,
+    Requirement, Resolver,
+};
+use crate::resource::{Outcome, Register};
 use crate::session::SessionError;
-use crate::validation::{RegisteredValidation, ValidationCheck};
+use crate::validation::{Validation, ValidationCheck};
 
 /// The operations on tools.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<AddTool>(),
-    OperationEntry::of::<ListTools>(),
-    OperationEntry::of::<ShowTool>(),
-    OperationEntry::of::<RemoveTool>(),
-    OperationEntry::of::<ListToolCalls>(),
+    OperationEntry::new::<AddTool>(),
+    OperationEntry::new::<ListTools>(),
+    OperationEntry::new::<ShowTool>(),
+    OperationEntry::new::<RemoveTool>(),
+    OperationEntry::new::<ListToolCalls>(),
 ];
 
-const fn requires(permission: Permission) -> Requirement {
-    Requirement::new(Scope::Registry, permission)
-}
-
-/// What a tool declares about itself, in the words of its file.
+/// Capabilities that a tool declares, in the terms of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "fields of the user's file")]
 pub struct CapabilityInfo {
@@ -80,20 +84,6 @@ impl From<&Capability> for CapabilityInfo {
     }
 }
 
-/// Registers a tool.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AddTool {
-    /// The YAML text of its definition.
-    pub text: String,
-    /// The absolute path of the file that holds the text. Ignored for callers on other machines.
-    #[serde(default)]
-    pub source: Option<String>,
-    /// Replace a tool of the same name.
-    #[serde(default)]
-    pub update: bool,
-}
-
 /// The response of `registry/tool/add`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AddedToolInfo {
@@ -109,7 +99,7 @@ pub struct RegisteredToolInfo {
     pub source: Source,
     /// The file it was read from.
     pub config: String,
-    /// How long one call may take, in seconds.
+    /// Time limit of one call, in seconds.
     pub timeout: f64,
     pub created: Timestamp,
     pub updated: Timestamp,
@@ -118,47 +108,39 @@ pub struct RegisteredToolInfo {
     pub outcome: Outcome,
 }
 
-impl Operation for AddTool {
-    const NAME: &'static str = "registry/tool/add";
-    const SUMMARY: &'static str = "Register a tool";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
-    type Response = AddedToolInfo;
-
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.definition(&mut self.text)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<AddedToolInfo, OperationError> {
-        let file = context.source_of(self.source.as_deref());
-        let register = register_mode(self.update);
-        let added = context
-            .tools()
-            .add(&self.text, &file, register, context.variables())
-            .map_err(|error| match error.code() {
-                Code::ToolExists => OperationError::from(error)
-                    .with_hint("choose another name, or repeat the command with --update"),
-                _ => error.into(),
-            })?;
-        let spec = &added.spec;
-        let description = context.redactor()?.text(&spec.description).into_owned();
-        Ok(AddedToolInfo {
-            capability: CapabilityInfo::from(&spec.capability),
-            tool_registered: RegisteredToolInfo {
-                name: spec.name.to_string(),
-                description,
-                source: spec.source,
-                timeout: spec.timeout.as_secs_f64(),
-                config: added.stored.source,
-                created: added.stored.created_at,
-                updated: added.stored.updated_at,
-                version: added.stored.version,
-                outcome: added.outcome,
-            },
-        })
-    }
+add_request! {
+    /// Registers a tool.
+    AddTool("registry/tool/add", "Register a tool") -> AddedToolInfo;
+    update: "Replace a tool of the same name.";
+    run: add;
 }
 
-/// What a listed tool is.
+fn add(
+    context: &OperationContext,
+    new: DefinitionText<'_>,
+    register: Register,
+) -> Result<AddedToolInfo, OperationError> {
+    let tools = context.tools();
+    let added = tools.add(new.text, new.source, register, context.variables())?;
+    let spec = &added.definition;
+    let description = context.redactor()?.text(&spec.description).into_owned();
+    Ok(AddedToolInfo {
+        capability: CapabilityInfo::from(&spec.capability),
+        tool_registered: RegisteredToolInfo {
+            name: spec.name.to_string(),
+            description,
+            source: spec.source,
+            timeout: spec.timeout.as_secs_f64(),
+            config: added.stored.source,
+            created: added.stored.created_at,
+            updated: added.stored.updated_at,
+            version: added.stored.version,
+            outcome: added.outcome,
+        },
+    })
+}
+
+/// Kind of a listed tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ListedToolKind {
@@ -177,7 +159,7 @@ impl ListedToolKind {
     }
 }
 
-/// Where listed tools come from.
+/// The origin of listed tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolOrigin {
@@ -225,7 +207,7 @@ pub struct ListedTool {
     pub category: Category,
     pub description: Option<String>,
     pub writes: Option<bool>,
-    /// How long one call may take, in seconds; `null` for a validation that wraps a tool.
+    /// Time limit of one call, in seconds; `null` for a validation that wraps a tool.
     pub timeout: Option<f64>,
     /// Why the definition cannot be read any more.
     pub problem: Option<String>,
@@ -266,10 +248,10 @@ impl ListedTool {
         }
     }
 
-    fn registered(tool: RegisteredTool, secrets: &Redactor) -> Self {
+    fn registered(tool: RegisteredDefinition<ToolSpec>, secrets: &Redactor) -> Self {
         let (source, category) = (Source::Custom, Category::Custom);
         let entry = Self::new(tool.stored.name, ListedToolKind::Tool, source, category);
-        match tool.spec {
+        match tool.definition {
             Ok(spec) => Self {
                 name: entry.name,
                 namespace: entry.namespace,
@@ -285,11 +267,11 @@ impl ListedTool {
     }
 
     /// A validation changes nothing; one that wraps a tool has the time limit of that tool.
-    fn validation(registered: RegisteredValidation, secrets: &Redactor) -> Self {
+    fn validation(registered: RegisteredDefinition<Validation>, secrets: &Redactor) -> Self {
         let (source, category) = (Source::Custom, Category::Custom);
         let kind = ListedToolKind::Validation;
         let entry = Self::new(registered.stored.name, kind, source, category);
-        match registered.validation {
+        match registered.definition {
             Ok(validation) => Self {
                 description: Some(secrets.text(&validation.description).into_owned()),
                 writes: Some(false),
@@ -325,7 +307,7 @@ impl ListTools {
 impl Operation for ListTools {
     const NAME: &'static str = "registry/tool/list";
     const SUMMARY: &'static str = "List tools and validations";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ToolList;
 
     fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -336,12 +318,12 @@ impl Operation for ListTools {
         let secrets = context.redactor()?;
         let is_visible = |name: &str| context.may_read(Scope::Registry, name);
         let builtins = Registry::with_builtins();
-        let registered = context.tools().registered(context.variables())?;
+        let registered = context.tools().list_registered(context.variables())?;
         let registered = registered
             .into_iter()
             .filter(|tool| is_visible(&tool.stored.name))
             .map(|tool| ListedTool::registered(tool, &secrets));
-        let validations = context.validations().list(&context.variables())?;
+        let validations = context.validations().list_registered(context.variables())?;
         let validations = validations
             .into_iter()
             .filter(|validation| is_visible(&validation.stored.name))
@@ -365,14 +347,6 @@ impl Operation for ListTools {
     }
 }
 
-/// Shows a tool: its schemas, its capability and its definition.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ShowTool {
-    /// Such as `builtin/file-read`.
-    pub name: String,
-}
-
 /// The response of `registry/tool/show`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ToolDetails {
@@ -384,9 +358,9 @@ pub struct ToolDetails {
     pub description: String,
     pub source: Source,
     pub category: Category,
-    /// What it works on.
+    /// Whether it works on the workspace or on nothing.
     pub ground: Ground,
-    /// How long one call may take, in seconds.
+    /// Time limit of one call, in seconds.
     pub timeout: f64,
     pub input_schema: Value,
     pub output_schema: Option<Value>,
@@ -451,7 +425,7 @@ impl From<&Slot> for SlotInfo {
 }
 
 impl ToolDetails {
-    fn new(spec: &ToolSpec, stored: Option<StoredTool>, secrets: &Redactor) -> Self {
+    fn new(spec: &ToolSpec, stored: Option<StoredDefinition>, secrets: &Redactor) -> Self {
         let schema = spec.output_schema.as_ref();
         let mut details = Self {
             name: spec.name.to_string(),
@@ -484,65 +458,44 @@ impl ToolDetails {
     }
 }
 
-impl Operation for ShowTool {
-    const NAME: &'static str = "registry/tool/show";
-    const SUMMARY: &'static str = "Show a tool with its schemas and definition";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
-    type Response = ToolDetails;
-
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.read_name(&mut self.name, NamedKind::Definition)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<ToolDetails, OperationError> {
-        let secrets = context.redactor()?;
-        if let Ok(spec) = Registry::with_builtins().get(&self.name) {
-            return Ok(ToolDetails::new(spec, None, &secrets));
-        }
-        let stored = context.tools().find_stored(&self.name)?;
-        let RegisteredTool { stored, spec } = RegisteredTool::read(stored, context.variables());
-        let spec = spec.map_err(|error| {
-            let hint = format!(
-                "{}; then `agents tool add --config FILE --update`, or `agents tool remove {}`",
-                error.hint().unwrap_or_default(),
-                stored.name
-            );
-            OperationError::from(ToolError::from(error)).with_hint(hint)
-        })?;
-        Ok(ToolDetails::new(&spec, Some(stored), &secrets))
-    }
+show_request! {
+    /// Shows a tool: its schemas, its capability and its definition.
+    ShowTool("registry/tool/show", "Show a tool with its schemas and definition") -> ToolDetails;
+    name: "Such as `builtin/file-read`.";
+    run: show;
 }
 
-/// Removes a registered tool.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RemoveTool {
-    pub name: String,
-    /// Confirms the removal; without it nothing is removed.
-    #[serde(default)]
-    pub yes: bool,
+fn show(context: &OperationContext, name: &str) -> Result<ToolDetails, OperationError> {
+    let secrets = context.redactor()?;
+    if let Ok(spec) = Registry::with_builtins().get(name) {
+        return Ok(ToolDetails::new(spec, None, &secrets));
+    }
+    let found = context.tools().get_registered(name, context.variables())?;
+    let spec = found.definition.map_err(|error| {
+        let hint = hint!(
+            "{}; then {}, or {}",
+            error.hint().unwrap_or_default(),
+            suggest::tool_add_update(Placeholder("FILE")),
+            suggest::tool_remove(&found.stored.name)
+        );
+        OperationError::from(ToolError::from(error)).with_hint(hint)
+    })?;
+    Ok(ToolDetails::new(&spec, Some(found.stored), &secrets))
 }
 
-impl Operation for RemoveTool {
-    const NAME: &'static str = "registry/tool/remove";
-    const SUMMARY: &'static str = "Remove a registered tool";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
-    type Response = RemovedDefinition;
+remove_request! {
+    /// Removes a registered tool.
+    RemoveTool("registry/tool/remove", "Remove a registered tool");
+    run: remove;
+}
 
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.name(&mut self.name, NamedKind::Definition)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<RemovedDefinition, OperationError> {
-        let tools = context.tools();
-        let found = tools.find_stored(&self.name)?;
-        confirm_removal(&found.name, self.yes)?;
-        let removed = tools.remove(&found.name)?;
-        Ok(RemovedDefinition {
-            removed: removed.name,
-            config: removed.source,
-        })
-    }
+fn remove(
+    context: &OperationContext,
+    name: &str,
+    yes: bool,
+) -> Result<RemovedDefinition, OperationError> {
+    let variables: Variables<'_> = context.variables();
+    remove_confirmed(&context.tools(), variables, name, yes, |_| Ok(()))
 }
 
 /// Lists recorded tool calls, newest first.
@@ -639,8 +592,8 @@ impl Operation for ListToolCalls {
             let id = session.parse::<SessionId>();
             id.map_err(|_| SessionError::NotFound(session))
         });
-        // A pattern also matches other spellings of a name; a text that is no pattern is a name that a
-        // model made up.
+        // A pattern also matches other spellings of a name; a text that is not a pattern is a name
+        // that a model made up.
         let tool = self.tool.map(|text| {
             let pattern = text.parse::<ToolPattern>();
             pattern.map_or(text, |pattern| pattern.to_string())

@@ -1,56 +1,48 @@
-//! [`ToolService`]: the tools there are, and what people said "always" to.
+//! Registered tools, and the permission rules that users chose "always" for.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose, PlanId, ToolInvocationId, nearest};
-use cleveragents_store::tools::{StoredTool, ToolKind};
-use cleveragents_store::{Engine, resources, tools};
-use cleveragents_tools::custom;
+use cleveragents_domain::yaml::Variables;
+use cleveragents_domain::{
+    Code, DefinitionFileError, DefinitionKind, Diagnose, Hint, ToolInvocationId, hint, suggest,
+};
+use cleveragents_store::definitions::{self, StoredDefinition};
+use cleveragents_store::{Reader, permission_rules};
+use cleveragents_tools::custom::{self, CustomTool};
 use cleveragents_tools::{
-    Effect, FileError, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _,
-    ToolName, ToolSpec,
+    Effect, PermissionRules, Registry, RegistryError, Rule, RuleError, Tool as _, ToolName,
+    ToolSpec,
 };
 use serde_json::{Value, json};
 
-use crate::plan::{Used, active_plans_using, hint_to_end};
-use crate::resource::{Outcome, Register};
+use crate::definition::{DefinitionError, DefinitionService, DefinitionText, DefinitionType};
+use crate::plan::{PlanDependency, active_plans_using};
 
-/// Why a tool or rule cannot be had.
+/// Failure of the tool service.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// The tool cannot be registered, found or removed.
+    /// The tool cannot be found, read, registered or removed.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// The tool conflicts with those that can be called.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The tool is part of the program.
-    #[error("`{0}` is part of the program and cannot be removed")]
-    BuiltIn(ToolName),
     /// The name is that of a validation.
-    #[error("`{0}` is the name of a validation; tools and validations share one space of names")]
-    Validation(ToolName),
-    /// Plans that are not over use it.
-    #[error("plans that are not over use the tool `{name}`: {}", crate::project::shown(.plans))]
-    UsedByPlans {
-        /// The tool.
-        name: String,
-        /// The plans.
-        plans: Vec<PlanId>,
-    },
+    #[error("`{0}` is the name of a validation; tools and validations share their names")]
+    Validation(String),
     /// A rule is not well formed.
     #[error(transparent)]
     Rule(#[from] RuleError),
-    /// The file of a tool is wrong.
-    #[error(transparent)]
-    File(#[from] Box<FileError>),
-    /// There is no such rule.
-    #[error("no rule `{0}` is remembered")]
+    /// The rule does not exist.
+    #[error("the rule `{0}` is not stored")]
     NoRule(String),
-    /// There is no such call, or there are several.
-    #[error("{} call of a tool has an id that begins with `{reference}`", if .candidates.is_empty() { "no" } else { "more than one" })]
+    /// No call has this id, or several have this prefix.
+    #[error("{} tool call has an id that begins with `{reference}`", if .candidates.is_empty() { "no" } else { "more than one" })]
     NoCall {
-        /// The id as it was given.
+        /// The given id or prefix.
         reference: String,
-        /// Some that begin with it.
+        /// Some calls with this prefix.
         candidates: Vec<ToolInvocationId>,
     },
     /// The store failed.
@@ -61,113 +53,166 @@ pub enum ToolError {
 impl Diagnose for ToolError {
     fn code(&self) -> Code {
         match self {
+            Self::Definition(error) => error.code(),
             Self::Registry(error) => error.code(),
-            Self::BuiltIn(_) => Code::BuiltInTool,
             Self::Validation(_) => Code::ToolExists,
-            Self::UsedByPlans { .. } => Code::ToolInUse,
             Self::Rule(error) => error.code(),
-            Self::File(error) => error.code(),
             Self::NoRule(_) => Code::RuleNotFound,
             Self::NoCall { .. } => Code::InvocationNotFound,
             Self::Store(error) => error.code(),
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
+            Self::Definition(error) => error.hint(),
             Self::Registry(error) => error.hint(),
-            Self::BuiltIn(name) => Some(format!(
-                "forbid it instead: `agents permission add 'deny {name}'`"
+            Self::Validation(name) => Some(hint!(
+                "choose another name; {} shows it",
+                suggest::validation_show(name)
             )),
-            Self::Validation(name) => Some(format!(
-                "choose another name; `agents validation show {name}` shows it"
-            )),
-            Self::UsedByPlans { plans, .. } => hint_to_end(plans),
             Self::Rule(error) => error.hint(),
-            Self::File(error) => error.hint(),
-            Self::NoRule(_) => Some("`agents permission list` shows all".to_owned()),
-            Self::NoCall { .. } => Some(
-                "give six or more characters of an id; `agents tool calls` shows them".to_owned(),
-            ),
+            Self::NoRule(_) => Some(hint!("{} lists all", suggest::permission_list())),
+            Self::NoCall { .. } => Some(hint!(
+                "give six or more characters of an id; {} lists them",
+                suggest::tool_calls()
+            )),
             Self::Store(error) => error.hint(),
         }
     }
 
     fn details(&self) -> Value {
         match self {
+            Self::Definition(error) => error.details(),
             Self::Registry(error) => error.details(),
-            Self::UsedByPlans { name, plans } => json!({"name": name, "plans": plans}),
             Self::Rule(error) => error.details(),
-            Self::File(error) => error.details(),
-            Self::BuiltIn(_) | Self::Validation(_) | Self::NoRule(_) => Value::Null,
+            Self::Validation(_) | Self::NoRule(_) => Value::Null,
             Self::NoCall { candidates, .. } => json!({"candidates": candidates}),
             Self::Store(error) => error.details(),
         }
     }
 }
 
-/// A tool of the user's as it is registered.
-#[derive(Debug)]
-pub struct RegisteredTool {
-    /// Its file and its dates.
-    pub stored: StoredTool,
-    /// What the file says now, with the variables of now.
-    pub spec: Result<ToolSpec, Box<FileError>>,
-}
-
-impl RegisteredTool {
-    /// Reads a stored file anew.
-    pub fn read(stored: StoredTool, variable: &dyn Fn(&str) -> Option<String>) -> Self {
-        let spec = custom::read(&stored.definition, Path::new(&stored.source), variable)
-            .map(|tool| tool.spec().clone())
-            .map_err(Box::new);
-        Self { stored, spec }
+impl From<Box<DefinitionFileError>> for ToolError {
+    fn from(error: Box<DefinitionFileError>) -> Self {
+        Self::Definition(error.into())
     }
 }
 
 /// The tools that can be called.
 #[derive(Debug)]
 pub struct Callable {
-    /// Those that can.
+    /// Valid tools.
     pub registry: Registry,
-    /// Those that are registered and cannot.
+    /// Registered tools that are invalid.
     pub left_out: Vec<LeftOut>,
 }
 
-/// A registered tool that cannot be read any more: one of them must not stop the others.
+/// A registered tool with an invalid file: it must not block the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// What is wrong with its file.
+    /// Description of the error in its file.
     pub why: String,
 }
 
-/// A tool that was just registered.
-#[derive(Debug)]
-pub struct AddedTool {
-    /// What its file says.
-    pub spec: ToolSpec,
-    /// Its file and its dates.
-    pub stored: StoredTool,
-    /// Whether it is new or took the place of another.
-    pub outcome: Outcome,
-}
+/// The registered tools, and the permission rules that users chose "always" for.
+pub type ToolService = DefinitionService<ToolSpec>;
 
-/// Keeps tools and permissions.
-#[derive(Clone)]
-pub struct ToolService {
-    pub(super) engine: Arc<Engine>,
-}
+impl DefinitionType for ToolSpec {
+    const KIND: DefinitionKind = DefinitionKind::Tool;
+    type Reading<'a> = Variables<'a>;
+    type Error = ToolError;
 
-impl ToolService {
-    /// A service over a store.
-    pub const fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+    fn read(
+        text: DefinitionText<'_>,
+        _: &[StoredDefinition],
+        variables: Variables<'_>,
+    ) -> Result<Self, Box<DefinitionFileError>> {
+        let tool = read_tool(text, variables)?;
+        Ok(tool.spec().clone())
     }
 
-    /// Every tool that can be called, and those that cannot be read any more. `variable` gives the
-    /// values that the files of tools ask for.
+    fn schema() -> Value {
+        custom::schema()
+    }
+
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn complete_name(name: &str) -> String {
+        ToolName::from_wire(name.trim()).map_or_else(|_| name.to_owned(), |name| name.to_string())
+    }
+
+    fn built_in_names(_: Variables<'_>) -> Vec<String> {
+        let builtins = Registry::with_builtins();
+        builtins.list().map(|spec| spec.name.to_string()).collect()
+    }
+
+    fn explain_missing(
+        _: &mut dyn Reader,
+        name: &str,
+        _: Variables<'_>,
+    ) -> Result<Option<ToolError>, ToolError> {
+        let builtins = Registry::with_builtins();
+        let built_in = builtins
+            .get(name)
+            .ok()
+            .map(|spec| DefinitionError::BuiltIn {
+                kind: Self::KIND,
+                name: spec.name.to_string(),
+            });
+        Ok(built_in.map(ToolError::from))
+    }
+
+    /// Refuses a built-in or reserved name, and an invalid schema.
+    fn check_new(
+        &self,
+        text: DefinitionText<'_>,
+        _: &[StoredDefinition],
+        variables: Variables<'_>,
+    ) -> Result<(), ToolError> {
+        let tool = read_tool(text, variables)?;
+        Ok(Registry::with_builtins().add(Arc::new(tool))?)
+    }
+
+    fn check_taken(reader: &mut dyn Reader, name: &str) -> Result<(), ToolError> {
+        match definitions::get(reader, DefinitionKind::Validation, name)? {
+            Some(_) => Err(ToolError::Validation(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    fn check_unused(
+        reader: &mut dyn Reader,
+        found: &StoredDefinition,
+        _: &[StoredDefinition],
+    ) -> Result<(), ToolError> {
+        let plans = active_plans_using(reader, PlanDependency::Tool(&found.name))?;
+        if plans.is_empty() {
+            return Ok(());
+        }
+        Err(DefinitionError::UsedByPlans {
+            kind: Self::KIND,
+            name: found.name.clone(),
+            plans,
+        }
+        .into())
+    }
+}
+
+fn read_tool(
+    text: DefinitionText<'_>,
+    variables: Variables<'_>,
+) -> Result<CustomTool, Box<DefinitionFileError>> {
+    custom::read(text.text, Path::new(text.source), variables).map_err(Box::new)
+}
+
+impl DefinitionService<ToolSpec> {
+    /// Every tool that can be called, and the invalid ones. `variable` returns the values of
+    /// variables in the files of tools.
     pub fn registry(
         &self,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -175,8 +220,8 @@ impl ToolService {
         let mut registry = Registry::with_builtins();
         let mut left_out = Vec::new();
         for stored in self.stored()? {
-            let read = custom::read(&stored.definition, Path::new(&stored.source), variable)
-                .map_err(|error| ToolError::from(Box::new(error)))
+            let read = read_tool((&stored).into(), variable)
+                .map_err(ToolError::from)
                 .and_then(|tool| Ok(registry.add(Arc::new(tool))?));
             if let Err(error) = read {
                 left_out.push(LeftOut {
@@ -188,113 +233,7 @@ impl ToolService {
         Ok(Callable { registry, left_out })
     }
 
-    /// The registered tools as their files were.
-    pub fn stored(&self) -> Result<Vec<StoredTool>, ToolError> {
-        Ok(self
-            .engine
-            .read(|reader| tools::list(reader, ToolKind::Tool))?)
-    }
-
-    /// The registered tools, those included whose files cannot be read any more.
-    pub fn registered(
-        &self,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Vec<RegisteredTool>, ToolError> {
-        let read = |stored| RegisteredTool::read(stored, variable);
-        Ok(self.stored()?.into_iter().map(read).collect())
-    }
-
-    /// Registers the tool that the text of a file describes. The text is kept, so that the file may
-    /// go; `file` should be absolute, since programs beside it are found by it.
-    pub fn add(
-        &self,
-        text: &str,
-        file: &Path,
-        register: Register,
-        variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<AddedTool, ToolError> {
-        let tool = custom::read(text, file, variable).map_err(Box::new)?;
-        let spec = tool.spec().clone();
-        // A built-in or reserved name, or a schema that is none, is refused here.
-        Registry::with_builtins().add(Arc::new(tool))?;
-        let (name, source) = (spec.name.to_string(), file.display().to_string());
-        let (definition, own) = (text.to_owned(), spec.name.clone());
-        let added = self.engine.write(move |unit| {
-            let outcome = if tools::insert(unit, ToolKind::Tool, &name, &definition, &source)? {
-                Outcome::Created
-            } else if register == Register::Update
-                && tools::update(unit, ToolKind::Tool, &name, &definition, &source)?
-            {
-                Outcome::Updated
-            } else {
-                let is_validation = tools::get(unit, &name)?
-                    .is_some_and(|there| there.kind == ToolKind::Validation);
-                return Err(if is_validation {
-                    ToolError::Validation(own.clone())
-                } else {
-                    RegistryError::Exists(own.clone()).into()
-                });
-            };
-            Ok(tools::get(unit, &name)?.map(|stored| (stored, outcome)))
-        })?;
-        match added {
-            Some((stored, outcome)) => Ok(AddedTool {
-                spec,
-                stored,
-                outcome,
-            }),
-            // It was there a moment ago, in the same unit of work.
-            None => Err(not_found(&spec.name.to_string(), &[]).into()),
-        }
-    }
-
-    /// Removes a registered tool, also one whose file cannot be read any more.
-    pub fn remove(&self, name: &str) -> Result<StoredTool, ToolError> {
-        let found = self.find_stored(name)?;
-        let key = found.name.clone();
-        let is_removed = self.engine.write(move |unit| {
-            resources::lock(unit)?;
-            let plans = active_plans_using(unit, Used::Tool(&key))?;
-            if !plans.is_empty() {
-                return Err(ToolError::UsedByPlans {
-                    name: key.clone(),
-                    plans,
-                });
-            }
-            Ok(tools::remove(unit, ToolKind::Tool, &key)?)
-        })?;
-        // Somebody else may have removed it meanwhile.
-        if is_removed {
-            Ok(found)
-        } else {
-            Err(not_found(name, &[]).into())
-        }
-    }
-
-    /// A registered tool by its name; a built-in one is refused.
-    pub fn find_stored(&self, name: &str) -> Result<StoredTool, ToolError> {
-        let builtins = Registry::with_builtins();
-        if let Ok(spec) = builtins.get(name) {
-            return Err(ToolError::BuiltIn(spec.name.clone()));
-        }
-        let wanted = ToolName::from_wire(name.trim()).map(|name| name.to_string());
-        let mut stored = self.stored()?;
-        let place = stored
-            .iter()
-            .position(|tool| wanted.as_ref().is_ok_and(|wanted| *wanted == tool.name));
-        if let Some(place) = place {
-            return Ok(stored.swap_remove(place));
-        }
-        let own = stored.into_iter().map(|tool| tool.name);
-        let known: Vec<String> = builtins
-            .list()
-            .map(|spec| spec.name.to_string())
-            .chain(own)
-            .collect();
-        Err(not_found(name, &known).into())
-    }
-
-    /// What people said "always" to, and the rules of the configuration.
+    /// The rules that users chose "always" for, and those of the configuration.
     pub fn rules(
         &self,
         configured: &[String],
@@ -310,36 +249,29 @@ impl ToolService {
         Ok(PermissionRules::new(rules, otherwise))
     }
 
-    /// The remembered rules, as text.
+    /// The stored rules, as text.
     pub fn remembered(&self) -> Result<Vec<String>, ToolError> {
-        Ok(self.engine.read(tools::rules)?)
+        Ok(self.engine().read(permission_rules::rules)?)
     }
 
-    /// Remembers a rule. `false` when it was remembered already.
+    /// Stores a rule. `false` when it was already stored.
     pub fn remember(&self, rule: &Rule) -> Result<bool, ToolError> {
         let text = rule.to_string();
         Ok(self
-            .engine
-            .write(move |unit| tools::allow_always(unit, &text))?)
+            .engine()
+            .write(move |unit| permission_rules::allow_always(unit, &text))?)
     }
 
-    /// Forgets a rule.
+    /// Removes a stored rule.
     pub fn forget(&self, rule: &str) -> Result<(), ToolError> {
         let text = rule.to_owned();
         if self
-            .engine
-            .write(move |unit| tools::forget_rule(unit, &text))?
+            .engine()
+            .write(move |unit| permission_rules::forget_rule(unit, &text))?
         {
             Ok(())
         } else {
             Err(ToolError::NoRule(rule.to_owned()))
         }
-    }
-}
-
-fn not_found(name: &str, known: &[String]) -> RegistryError {
-    RegistryError::NotFound {
-        name: name.to_owned(),
-        nearest: nearest::all(name, known.iter().map(String::as_str), 3),
     }
 }

@@ -1,43 +1,50 @@
-//! [`SandboxWorkspace`]: a sandbox as the gate and its tools see it.
+//! [`SandboxWorkspace`]: a sandbox as the workspace of the gate and its tools.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cleveragents_domain::{
     Checkpoint, CheckpointNumber, CheckpointReason, ToolInvocation, TreePath,
 };
+use cleveragents_models::ToolCall;
 use cleveragents_process::{
-    Cancel, Finished, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
+    Cancel, CommandResult, Input, Limits, Output, ProcessError, Stream, WhenMissing, run_tapped,
 };
 use cleveragents_sandbox::{Base, Change, Git};
 use cleveragents_tools::ports::{
-    Attribution, Captured, Command, Part, PartPath, PortError, Workspace, WorkspaceFolders,
+    Attribution, CapturedChanges, Command, Part, PartPath, PortError, Workspace, WorkspaceFolders,
 };
-use cleveragents_tools::{Access, Grounds, Slot, Subject, builtin};
+use cleveragents_tools::{Access, Grounds, Slot, Subject, ToolName, builtin};
 
+use crate::environment::NestedInstructions;
 use crate::resource::ResourceService;
 use crate::sandbox::{
-    CaptureReport, Doer, ExecRequest, FILE_TOOLS, OpenSandbox, RollbackTarget, SandboxError,
-    SandboxService, SandboxView, invocation,
+    CaptureReport, Doer, ExecRequest, FILE_TOOLS, OpenSandbox, RollbackTarget, SandboxDiff,
+    SandboxError, SandboxService, SandboxView, invocation,
 };
 
-/// An open sandbox in which tools act.
+/// An open sandbox in which tools run.
 pub struct SandboxWorkspace {
     service: SandboxService,
-    /// Its history is written by one at a time.
+    /// Locked while its history is written.
     open: Mutex<OpenSandbox>,
     view: SandboxView,
     parts: Vec<Part>,
-    /// For each part: its resource, and the types that it has.
+    /// For each part: its resource, and the types of that.
     resources: Vec<(String, Vec<String>)>,
     when_missing: WhenMissing,
-    /// Trials are made one after the other.
+    /// Held during a trial: trials run one after the other.
     trial: Mutex<()>,
+    /// Whether a trial runs: then neither checkpoints nor changes are recorded, and the end of the trial, or the
+    /// recovery of a process that died in it, finds them by comparing files.
+    is_trial: AtomicBool,
     marks_before: bool,
     marks_after: bool,
+    nested: NestedInstructions,
 }
 
 impl SandboxWorkspace {
-    /// Lets tools act in a sandbox. What was changed in it by hand is recorded first.
+    /// Opens a sandbox for tools. Manual changes in it are recorded first.
     pub fn new(
         service: SandboxService,
         open: OpenSandbox,
@@ -46,8 +53,8 @@ impl SandboxWorkspace {
         Self::resume(service, open, when_missing, &[])
     }
 
-    /// The same after calls of tools that were cut off. What such a call of a file tool changed is
-    /// recorded as its doing; everything else was changed by a command or by hand.
+    /// The same after interrupted tool calls. Changes that such a call of a file tool made are attributed to
+    /// it; all others were made by a command or manually.
     pub fn resume(
         service: SandboxService,
         open: OpenSandbox,
@@ -88,8 +95,10 @@ impl SandboxWorkspace {
             parts,
             when_missing,
             trial: Mutex::new(()),
+            is_trial: AtomicBool::new(false),
             marks_before: true,
             marks_after: false,
+            nested: NestedInstructions::default(),
         };
         workspace.capture_interrupted(interrupted)?;
         let view = workspace.open().view.clone();
@@ -97,7 +106,7 @@ impl SandboxWorkspace {
         Ok(workspace)
     }
 
-    /// Records what changed since the sandbox was last used.
+    /// Records the changes since the sandbox was last used.
     fn capture_interrupted(&self, calls: &[ToolInvocation]) -> Result<(), SandboxError> {
         let written: Vec<(PartPath, &ToolInvocation)> = calls
             .iter()
@@ -120,23 +129,12 @@ impl SandboxWorkspace {
         self.service.capture_by(&mut self.open(), doer)
     }
 
-    /// The paths that a call of a file tool names for writing; none for other tools.
+    /// The paths that a call of a file tool names for writing; empty for other tools.
     fn paths_written_by(&self, call: &ToolInvocation) -> Vec<PartPath> {
         if !FILE_TOOLS.contains(&call.tool.as_str()) {
             return Vec::new();
         }
-        let tools = builtin::all();
-        let mut tools = tools.iter();
-        let Some(tool) = tools.find(|tool| tool.spec().name.to_string() == call.tool) else {
-            return Vec::new();
-        };
-        let grounds = Grounds {
-            workspace: Some(self),
-        };
-        let subjects = match tool.prepare(call.arguments.clone(), grounds) {
-            Ok(prepared) => prepared.subjects(),
-            Err(_) => Vec::new(),
-        };
+        let subjects = self.subjects_of(&call.tool, call.arguments.clone());
         let written = subjects.into_iter().filter_map(|subject| match subject {
             Subject::Path {
                 path,
@@ -147,7 +145,42 @@ impl SandboxWorkspace {
         written.collect()
     }
 
-    /// The same with checkpoints before calls that may change something, and after those that did, or without.
+    /// The subjects of a built-in tool's call; empty for other tools and invalid arguments.
+    fn subjects_of(&self, tool: &str, arguments: serde_json::Value) -> Vec<Subject> {
+        let tools = builtin::all();
+        let mut tools = tools.iter();
+        let Some(tool) = tools.find(|one| one.spec().name.to_string() == tool) else {
+            return Vec::new();
+        };
+        let grounds = Grounds {
+            workspace: Some(self),
+        };
+        match tool.prepare(arguments, grounds) {
+            Ok(prepared) => prepared.subjects(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The instruction files of the folders that a call of a built-in tool uses, without those that this
+    /// workspace already showed.
+    pub(crate) fn nested_instructions(&self, call: &ToolCall) -> Option<String> {
+        let tool = ToolName::from_wire(&call.name).ok()?;
+        let arguments = serde_json::from_str(&call.arguments).ok()?;
+        let subjects = self.subjects_of(&tool.to_string(), arguments);
+        let paths = subjects.into_iter().filter_map(|subject| match subject {
+            Subject::Path { path, .. } => Some(path),
+            _ => None,
+        });
+        self.nested
+            .for_paths(&self.parts, &paths.collect::<Vec<_>>())
+    }
+
+    /// The sandbox as it was when it was opened.
+    pub(crate) const fn view(&self) -> &SandboxView {
+        &self.view
+    }
+
+    /// Sets whether checkpoints are created before calls that may change something, and after calls that did.
     #[must_use]
     pub(crate) fn marking(self, before: bool, after: bool) -> Self {
         Self {
@@ -157,8 +190,8 @@ impl SandboxWorkspace {
         }
     }
 
-    /// The part that holds a resource, by the name of the resource. What lies inside another resource
-    /// is in the part of that one.
+    /// The part that contains a resource, by the name of the resource. A resource inside another one is in the
+    /// part of that one.
     pub fn part_of(&self, resource: &str) -> Option<&str> {
         let by_name = || {
             let place = self.resources.iter().position(|(name, _)| name == resource);
@@ -176,21 +209,23 @@ impl SandboxWorkspace {
         by_name().or_else(by_place).map(|part| part.alias.as_str())
     }
 
-    /// How long the history of the sandbox is.
+    /// Length of the sandbox's history.
     pub fn position(&self) -> u64 {
         self.open().view.position
     }
 
-    /// Does something in the sandbox that leaves no trace: every file is as before when this returns,
-    /// and also when the process dies meanwhile, once the sandbox is opened again. Says what was
-    /// changed and taken back. Nothing else may work in the sandbox at the same time.
+    /// Runs something in the sandbox without a trace: every file is as before when this returns; if the
+    /// process dies meanwhile, once the sandbox is opened again. Returns the changes that were undone. Nothing
+    /// else may use the sandbox at the same time.
     pub fn without_trace<T>(
         &self,
         work: impl FnOnce() -> T,
     ) -> Result<(T, Vec<(String, Change)>), SandboxError> {
         let _alone = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
         let began = self.service.begin_trial(&mut self.open())?;
+        self.is_trial.store(true, Ordering::SeqCst);
         let result = work();
+        self.is_trial.store(false, Ordering::SeqCst);
         let changes = self.service.end_trial(&mut self.open(), began)?;
         Ok((result, changes))
     }
@@ -200,7 +235,7 @@ impl SandboxWorkspace {
         &self.view.sandbox.name
     }
 
-    /// Makes a checkpoint with a label.
+    /// Creates a checkpoint with a label.
     pub(crate) fn mark(&self, label: &str) -> Result<CheckpointNumber, SandboxError> {
         self.service.checkpoint_recorded(
             &mut self.open(),
@@ -209,8 +244,8 @@ impl SandboxWorkspace {
         )
     }
 
-    /// The paths that differ from what they were at a position of its history, as tools read them: with
-    /// the part in front where there are several.
+    /// The paths that differ from their state at a position of its history, in the form that tools read:
+    /// prefixed by the part if there are several.
     pub(crate) fn changed_paths(&self, position: u64) -> Result<Vec<String>, SandboxError> {
         let open = self.open();
         let net = self.service.net(&open, position)?;
@@ -231,7 +266,13 @@ impl SandboxWorkspace {
             .collect())
     }
 
-    /// The paths that differ from what they were at a position of its history, each with its part.
+    /// The changes since the sandbox was created, and the sandbox.
+    pub(crate) fn net_diff(&self) -> Result<(SandboxView, SandboxDiff), SandboxError> {
+        let open = self.open();
+        Ok((open.view.clone(), self.service.net(&open, 0)?))
+    }
+
+    /// The paths that differ from their state at a position of its history, each with its part.
     pub(crate) fn changed_since(&self, position: u64) -> Result<Vec<String>, SandboxError> {
         let open = self.open();
         let net = self.service.net(&open, position)?;
@@ -247,9 +288,9 @@ impl SandboxWorkspace {
             .collect())
     }
 
-    /// Takes the files back to what they were before a call, and says whether it could: the checkpoint that
-    /// was made for it must be there. Only right when nothing else changed them since.
-    pub(crate) fn take_back(
+    /// Restores the files to their state before a call, and returns whether it could: this needs the
+    /// checkpoint of the call. Only correct if nothing else changed them since.
+    pub(crate) fn undo_call(
         &self,
         call: &ToolInvocation,
         all: &[ToolInvocation],
@@ -260,7 +301,7 @@ impl SandboxWorkspace {
                 && checkpoint.label.as_deref() == Some(call.tool.as_str())
                 && checkpoint.created_at <= call.started_at
         });
-        // Calls may have no checkpoint: then the last one was made for an earlier call of the tool.
+        // A call may have no checkpoint: then the last one belongs to an earlier call of the tool.
         let is_its_own = |checkpoint: &&Checkpoint| {
             !all.iter().any(|other| {
                 other.id != call.id
@@ -276,14 +317,14 @@ impl SandboxWorkspace {
         Ok(true)
     }
 
-    /// Captures what a call changed, as its doing.
+    /// Captures the changes of a call, attributed to it.
     fn attributed(
         &self,
         by: Attribution<'_>,
         capture: impl FnOnce(Doer<'_>) -> Result<CaptureReport, SandboxError>,
-    ) -> Result<Captured, PortError> {
+    ) -> Result<CapturedChanges, PortError> {
         let tool = by.tool.to_string();
-        // Another label than before the call, by which that one is found.
+        // Differs from the label before the call, which identifies that checkpoint.
         let mark = self.marks_after.then(|| format!("after {tool}"));
         let report = capture(Doer {
             tool: &tool,
@@ -291,10 +332,14 @@ impl SandboxWorkspace {
             mark: mark.as_deref(),
         })
         .map_err(PortError::new)?;
-        Ok(Captured {
+        Ok(CapturedChanges {
             changes: report.changes,
             special: report.special,
         })
+    }
+
+    fn is_trial(&self) -> bool {
+        self.is_trial.load(Ordering::SeqCst)
     }
 
     fn open(&self) -> MutexGuard<'_, OpenSandbox> {
@@ -302,7 +347,7 @@ impl SandboxWorkspace {
     }
 }
 
-/// The type of a resource and those it inherits from; none when it is not registered any more.
+/// The type of a resource and those it inherits from; empty when it is no longer registered.
 fn types_of(service: &SandboxService, resource: &str) -> Vec<String> {
     let resources = ResourceService::new(service.engine());
     let Ok(resource) = resources.resolve(resource) else {
@@ -324,7 +369,7 @@ impl Workspace for SandboxWorkspace {
     }
 
     fn folders(&self) -> WorkspaceFolders {
-        let mut folders = WorkspaceFolders::of(&self.parts);
+        let mut folders = WorkspaceFolders::from_parts(&self.parts);
         for member in &self.view.members {
             // Without its repository a part is an ordinary folder.
             let git = member.prepare_git().ok().flatten();
@@ -353,11 +398,11 @@ impl Workspace for SandboxWorkspace {
     }
 
     fn marks_before(&self) -> bool {
-        self.marks_before
+        self.marks_before && !self.is_trial()
     }
 
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError> {
-        // Every tool's changes are recorded after it, so there is nothing to look for.
+        // The changes of every tool are recorded after it, so no scan is needed.
         self.service
             .checkpoint_recorded(&mut self.open(), CheckpointReason::BeforeExec, Some(reason))
             .map_err(PortError::new)
@@ -367,7 +412,10 @@ impl Workspace for SandboxWorkspace {
         &self,
         by: Attribution<'_>,
         paths: &[PartPath],
-    ) -> Result<Captured, PortError> {
+    ) -> Result<CapturedChanges, PortError> {
+        if self.is_trial() {
+            return Ok(CapturedChanges::default());
+        }
         let inside = |part: &Part| -> Vec<TreePath> {
             let paths = paths.iter().filter(|path| path.alias == part.alias);
             paths.map(|path| path.path.clone()).collect()
@@ -383,7 +431,10 @@ impl Workspace for SandboxWorkspace {
         })
     }
 
-    fn capture_all(&self, by: Attribution<'_>) -> Result<Captured, PortError> {
+    fn capture_all(&self, by: Attribution<'_>) -> Result<CapturedChanges, PortError> {
+        if self.is_trial() {
+            return Ok(CapturedChanges::default());
+        }
         self.attributed(by, |doer| {
             self.service.capture(&mut self.open(), Some(doer))
         })
@@ -394,7 +445,7 @@ impl Workspace for SandboxWorkspace {
         command: &Command,
         hear: &dyn Fn(Stream, &[u8]),
         cancel: &Cancel,
-    ) -> Result<Finished, PortError> {
+    ) -> Result<CommandResult, PortError> {
         for member in &self.view.members {
             member
                 .protect()
@@ -433,7 +484,11 @@ impl Workspace for SandboxWorkspace {
             && let Some(policy) = &mut invocation.confinement
         {
             let folders = self.view.folders();
-            let kept = [folders.temporary(), folders.home()];
+            let kept = [
+                folders.temporary(),
+                folders.home(),
+                self.view.caches().files(),
+            ];
             let (writable, readable) = std::mem::take(&mut policy.writable)
                 .into_iter()
                 .partition(|folder| kept.contains(folder));
@@ -449,7 +504,7 @@ impl Workspace for SandboxWorkspace {
         let mut members = self.view.members.iter();
         let member = members.find(|member| member.alias == alias)?;
         match &member.base {
-            Base::Git(base) => Some(base.commit.clone()),
+            Base::Git(base) => Some(base.start().to_owned()),
             _ => None,
         }
     }

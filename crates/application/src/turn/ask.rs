@@ -1,4 +1,4 @@
-//! One question to the model: what it is given, what that may cost, and what it says.
+//! One request to the model: its messages, the reservation of its cost, and the streamed answer.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -7,44 +7,55 @@ use std::time::{Duration, Instant};
 use cleveragents_domain::{Diagnose as _, Message, MicroUsd, TokenUsage, Tokens};
 use cleveragents_models::{
     AGENT_PROVIDER, AssistantMessage, ChatMessage, ChatRequest, Completion, ErrorKind, EventStream,
-    ModelError, Price, StopReason, StreamEvent, ToolCall, ToolDefinition, ToolResult, Usage, Veil,
+    ModelError, Price, StopReason, StreamEvent, StreamRedactor, ToolCall, ToolDefinition,
+    ToolResult, Usage,
 };
-use cleveragents_tools::{Ground, ToolName, ToolSearch, ToolSpec};
+use cleveragents_store::context_summaries::ContextSummary;
+use cleveragents_tools::{Declaration, Ground, ToolName, ToolSearch, ToolSpec, called_tool};
 use futures_util::StreamExt as _;
 use serde_json::Value;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
 use super::calls::CallRunner;
+use super::compaction::RemainingMessages;
 use super::context::fit;
 use super::error::TurnError;
 use super::history;
+use super::report::ReportTool;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
 use super::service::{Running, StepCost, TurnService, chat_text};
 use crate::log_fields::milliseconds;
-use crate::tool::{Held, Shortage};
+use crate::observer::AgentEvent;
+use crate::tool::{MoneyReservation, Shortage};
 
-/// So often somebody who listens to a model looks whether the turn is to end.
+/// Poll interval of the check whether the turn is to stop, while the model streams.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// The context window of a model of which none is known, in tokens.
-const USUAL_WINDOW: u64 = 128_000;
+/// Assumed context window of a model without a known one, in tokens.
+pub(crate) const USUAL_WINDOW: u64 = 128_000;
 
-/// What is the same for every question of a turn.
-pub(super) struct Standing {
-    /// What was said in the session before.
+/// The parts that all requests of a turn share.
+pub(super) struct RequestBase {
+    /// The earlier messages of the session.
     earlier: Vec<Message>,
     /// The ids of the calls in it.
     known: HashSet<String>,
-    /// The tools that every question declares.
+    /// The tools that every request declares.
     tools: Arc<[ToolDefinition]>,
     /// The deferred tools that were found in earlier turns, in the order in which they were found.
     found: Vec<ToolName>,
+    /// The newest summary of the conversation.
+    pub(super) summary: Option<ContextSummary>,
 }
 
-impl Standing {
-    pub(super) fn new(request: &TurnRequest<'_>, earlier: Vec<Message>) -> Self {
+impl RequestBase {
+    pub(super) fn new(
+        request: &TurnRequest<'_>,
+        earlier: Vec<Message>,
+        summary: Option<ContextSummary>,
+    ) -> Self {
         let past = history::past(&earlier).turns;
         let past = || past.iter().flat_map(|turn| &turn.messages);
         let mut found = Vec::new();
@@ -54,11 +65,51 @@ impl Standing {
             tools: definitions(request),
             found,
             earlier,
+            summary,
         }
     }
 
-    /// The tools that the next question declares: those of every question, and behind them the deferred ones that
-    /// were found so far. The list only grows at its end, so that providers' caches of it stay valid.
+    /// The part of the conversation that requests contain.
+    pub(super) fn uncovered(&self, running: &Running) -> RemainingMessages {
+        let past = history::past(&self.earlier).turns;
+        RemainingMessages::new(past, running, self.summary.as_ref())
+    }
+
+    /// The number after the last message of the session.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.earlier
+            .last()
+            .map_or(0, |message| message.sequence.0 + 1)
+    }
+
+    /// Standing instructions: those of the turn, then those of the session.
+    fn system(&self, request: &TurnRequest<'_>) -> Vec<String> {
+        let past = history::past(&self.earlier);
+        request.system.iter().cloned().chain(past.system).collect()
+    }
+
+    /// Room for messages in a request, in tokens.
+    pub(super) fn room(&self, request: &TurnRequest<'_>, running: &Running) -> usize {
+        let output = output_tokens(request);
+        let input = match request.settings.context_tokens {
+            Some(window) => window.saturating_sub(output.into()),
+            None => request
+                .model
+                .capabilities()
+                .input_tokens(output)
+                .unwrap_or_else(|| USUAL_WINDOW.saturating_sub(output.into())),
+        };
+        let system = self.system(request);
+        let tools = self.declared(request, running);
+        let fixed = system.iter().map(String::len).sum::<usize>() / 3 + tool_bytes(&tools) / 3;
+        usize::try_from(input)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(fixed)
+    }
+
+    /// The tools that the next request declares: those of every request, followed by the deferred
+    /// ones found so far. The list only grows at its end, so that providers' caches of it stay
+    /// valid.
     fn declared(&self, request: &TurnRequest<'_>, running: &Running) -> Arc<[ToolDefinition]> {
         if request.tools.deferred.is_empty() || !request.model.capabilities().tools {
             return Arc::clone(&self.tools);
@@ -69,10 +120,10 @@ impl Standing {
         let registry = request.tools.gate.registry();
         let found = found.iter().filter_map(|name| {
             let spec = registry.list().find(|spec| spec.name == *name)?;
-            can_run(request, spec).then(|| definition(spec))
+            can_run(request, spec).then(|| definition(spec.into()))
         });
         let found: Vec<ToolDefinition> = found.collect();
-        // Where not all have room, those that were found first are left out.
+        // Over the limit, the tools that were found first are left out.
         let most = request.model.capabilities().max_tools;
         let room = most.map_or(usize::MAX, |most| {
             usize::try_from(most)
@@ -88,8 +139,8 @@ impl Standing {
 /// The tool that searches among deferred tools of MCP servers.
 pub(super) const SEARCH_TOOLS: &str = "mcp/search-tools";
 
-/// Adds the deferred tools that a conversation came across: those that a search listed, and those that the model
-/// called, in the order of the conversation.
+/// Adds the deferred tools that occur in a conversation: those that a search listed and those that
+/// the model called, in the order of the conversation.
 fn find_deferred<'a>(
     deferred: &BTreeSet<ToolName>,
     messages: impl Iterator<Item = &'a ChatMessage>,
@@ -100,7 +151,7 @@ fn find_deferred<'a>(
     }
     let wire: Vec<(String, &ToolName)> = deferred
         .iter()
-        .map(|name| (name.wire_name(), name))
+        .map(|name| (name.declared_name(), name))
         .collect();
     let mut add = |name: &ToolName| {
         if !found.contains(name) {
@@ -112,7 +163,7 @@ fn find_deferred<'a>(
         match message {
             ChatMessage::Assistant(answer) => {
                 for call in &answer.calls {
-                    let Ok(name) = ToolName::from_wire(&call.name) else {
+                    let Some(name) = called_tool(&call.name, &call.arguments) else {
                         continue;
                     };
                     let is_search =
@@ -145,7 +196,7 @@ fn find_deferred<'a>(
     }
 }
 
-/// The length of what a model reads of tools.
+/// Size of the tool declarations in a request, in bytes.
 fn tool_bytes(tools: &[ToolDefinition]) -> usize {
     let bytes = tools
         .iter()
@@ -154,32 +205,58 @@ fn tool_bytes(tools: &[ToolDefinition]) -> usize {
 }
 
 impl TurnService {
-    /// Asks the model, and stores what it says with what that cost.
+    /// Asks the model, and stores the answer with its cost.
     pub(super) fn ask(
         &self,
         runner: &CallRunner<'_>,
         running: &mut Running,
-        standing: &Standing,
+        base: &RequestBase,
         report: &mut TurnReport,
     ) -> Result<Completion, TurnError> {
         let request = runner.request;
-        let mut chat = Self::chat(request, running, standing, report);
+        let mut chat = Self::chat(request, running, base, report);
         chat.key = Some(format!("{}-{}", running.turn.id, running.steps.len()));
         chat.noted = running.noted.take();
+        let ModelAnswer {
+            mut completion,
+            cost,
+        } = self.call_model(runner, request, running, chat, report)?;
+        // The calls of this turn count even when they no longer fit into the request: their rows
+        // are looked up by their ids.
+        let made = || running.steps.iter().flat_map(|step| calls(step));
+        let is_known = |id: &str| base.known.contains(id) || made().any(|call| call.id == id);
+        let count = base.known.len() + made().count();
+        make_distinct(&mut completion.message, count, is_known);
+        running.written = secrets::take_out(&mut completion.message, &request.redactor);
+        running.is_loaded = false;
+        self.add_answer(runner, running, completion.message.clone(), cost)?;
+        Ok(completion)
+    }
+
+    /// Sends a request and receives the answer, within the budget. `request` may have another
+    /// observer than the turn.
+    pub(super) fn call_model(
+        &self,
+        runner: &CallRunner<'_>,
+        request: &TurnRequest<'_>,
+        running: &mut Running,
+        mut chat: ChatRequest,
+        report: &mut TurnReport,
+    ) -> Result<ModelAnswer, TurnError> {
         let price = request.model.price();
         let (held, bound) = reserve(runner, price.as_ref(), &mut chat)?;
         let input_bound = most_expensive(price.as_ref(), &chat, 0);
         let span = model_span(request, running);
-        let begun = Instant::now();
-        let heard = span.in_scope(|| {
-            let heard = self.listen(request, running, chat);
-            log_end(&span, &heard.0, begun);
-            heard
+        let started = Instant::now();
+        let streamed_answer = span.in_scope(|| {
+            let streamed_answer = self.receive(request, running, chat);
+            log_end(&span, &streamed_answer.0, started);
+            streamed_answer
         });
         drop(span);
-        let (answer, streamed) = heard;
-        // Attempts that were cut are paid for, though nobody said how much: at most their input, and a token for
-        // each byte that came.
+        let (answer, streamed) = streamed_answer;
+        // The provider reports no usage for interrupted attempts. They count as at most their input
+        // and one token for each received byte.
         let lost = price.as_ref().map_or(MicroUsd(0), |price| {
             let output = price.cost(&Usage {
                 output_tokens: streamed.lost_bytes,
@@ -189,11 +266,11 @@ impl TurnService {
             MicroUsd(input.saturating_add(output.0))
         });
         let plus_lost = |spent: MicroUsd| MicroUsd(spent.0.saturating_add(lost.0));
-        let mut completion = match answer {
+        let completion = match answer {
             Ok(completion) => completion,
             Err(error) => {
                 let has_begun = streamed.has_begun;
-                held.settle(plus_lost(if has_begun { bound } else { MicroUsd(0) }))?;
+                held.charge(plus_lost(if has_begun { bound } else { MicroUsd(0) }))?;
                 return Err(match error {
                     TurnError::Model(error) if *error.kind() == ErrorKind::Cancelled => {
                         TurnError::Cancelled
@@ -202,16 +279,9 @@ impl TurnService {
                 });
             }
         };
-        // What nobody counted is taken for the most it could be: a limit must hold all the same.
+        // Unreported usage counts as the highest possible value, so that a spending limit holds.
         let settlement = held.settlement(plus_lost(completion.cost_micro_usd.unwrap_or(bound)));
         let is_cost_known = completion.cost_micro_usd.is_some() && streamed.lost_attempts == 0;
-        // Those of this turn even where the model is no longer given them: their rows are found by their ids.
-        let made = || running.steps.iter().flat_map(|step| calls(step));
-        let is_known = |id: &str| standing.known.contains(id) || made().any(|call| call.id == id);
-        let count = standing.known.len() + made().count();
-        make_distinct(&mut completion.message, count, is_known);
-        running.written = secrets::take_out(&mut completion.message, &request.redactor);
-        running.is_loaded = false;
         let usage = TokenUsage {
             input_tokens: Tokens(completion.usage.input_tokens),
             output_tokens: Tokens(completion.usage.output_tokens),
@@ -227,78 +297,73 @@ impl TurnService {
             settlement,
             is_known: is_cost_known,
         };
-        self.add_answer(runner, running, completion.message.clone(), cost)?;
-        Ok(completion)
+        Ok(ModelAnswer { completion, cost })
     }
 
-    /// Listens to the model; returns also what was streamed, of failed attempts too.
-    fn listen(
+    /// Streams the answer; returns also the usage of failed attempts.
+    fn receive(
         &self,
         request: &TurnRequest<'_>,
         running: &mut Running,
         chat: ChatRequest,
-    ) -> (Result<Completion, TurnError>, Streamed) {
+    ) -> (Result<Completion, TurnError>, StreamStats) {
         let failed =
             |kind, why: String| TurnError::from(ModelError::new(kind, request.model.name(), why));
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
-                let why = format!("the system gives no means to listen: {error}");
-                return (Err(failed(ErrorKind::Protocol, why)), Streamed::default());
+                let why = format!("the event loop for model requests cannot be started: {error}");
+                return (
+                    Err(failed(ErrorKind::Protocol, why)),
+                    StreamStats::default(),
+                );
             }
         };
-        let mut hearing = Hearing {
+        let mut stream = StreamingAnswer {
             request,
             events: request.model.stream(chat, request.stop.clone()),
-            text: Veil::new(request.redactor.clone()),
-            reasoning: Veil::new(request.redactor.clone()),
-            streamed: Streamed::default(),
+            text: StreamRedactor::new(request.redactor.clone()),
+            reasoning: StreamRedactor::new(request.redactor.clone()),
+            streamed: StreamStats::default(),
             was_shown: false,
         };
         loop {
-            // Notes are stored between two stretches of listening: the database waits in its own way.
-            let heard = runtime.block_on(hearing.listen());
-            let answer = match heard {
-                Ok(Heard::Whole(completion)) => Ok(*completion),
-                Ok(Heard::Note(note)) => match self.note(running, &note) {
+            // Notes are stored between two stretches of streaming, because the database blocks the
+            // thread.
+            let streamed_answer = runtime.block_on(stream.receive());
+            let answer = match streamed_answer {
+                Ok(StreamPause::Whole(completion)) => Ok(*completion),
+                Ok(StreamPause::Note(note)) => match self.note(running, &note) {
                     Ok(()) => continue,
                     Err(error) => Err(error),
                 },
-                Ok(Heard::Nothing) => {
-                    let why = "the answer ended before it was whole".to_owned();
+                Ok(StreamPause::Nothing) => {
+                    let why = "the stream ended before the answer was complete".to_owned();
                     Err(failed(ErrorKind::Interrupted, why))
                 }
                 Err(error) => Err(error.into()),
             };
-            return (answer, hearing.streamed);
+            return (answer, stream.streamed);
         }
     }
 
-    /// Everything the model is given.
+    /// Builds the request.
     fn chat(
         request: &TurnRequest<'_>,
         running: &Running,
-        standing: &Standing,
+        base: &RequestBase,
         report: &mut TurnReport,
     ) -> ChatRequest {
-        let past = history::past(&standing.earlier);
-        let system: Vec<String> = request.system.iter().cloned().chain(past.system).collect();
+        let system = base.system(request);
         let output = output_tokens(request);
-        let input = match request.settings.context_tokens {
-            Some(window) => window.saturating_sub(output.into()),
-            None => request
-                .model
-                .capabilities()
-                .input_tokens(output)
-                .unwrap_or_else(|| USUAL_WINDOW.saturating_sub(output.into())),
-        };
-        let tools = standing.declared(request, running);
-        let fixed = system.iter().map(String::len).sum::<usize>() / 3 + tool_bytes(&tools) / 3;
-        let room = usize::try_from(input)
-            .unwrap_or(usize::MAX)
-            .saturating_sub(fixed);
-        let fitted = fit(past.turns, &running.steps, room);
-        report.left_out = fitted.left_out;
+        let tools = base.declared(request, running);
+        let RemainingMessages {
+            past,
+            present,
+            covered,
+        } = base.uncovered(running);
+        let fitted = fit(past, &present, base.room(request, running));
+        report.left_out = fitted.left_out + covered;
         ChatRequest {
             system,
             messages: fitted.messages,
@@ -318,31 +383,37 @@ impl TurnService {
     }
 }
 
-/// An answer that is being listened to.
-struct Hearing<'a> {
+/// An answer with its cost, which is stored together with it.
+pub(super) struct ModelAnswer {
+    pub(super) completion: Completion,
+    pub(super) cost: StepCost,
+}
+
+/// An answer that is being streamed.
+struct StreamingAnswer<'a> {
     request: &'a TurnRequest<'a>,
     events: EventStream,
-    text: Veil,
-    reasoning: Veil,
-    streamed: Streamed,
+    text: StreamRedactor,
+    reasoning: StreamRedactor,
+    streamed: StreamStats,
     /// Whether text of the current attempt was shown.
     was_shown: bool,
 }
 
-/// What came of an answer piece by piece.
+/// The size of a streamed answer and of its failed attempts.
 #[derive(Debug, Clone, Copy, Default)]
-struct Streamed {
-    /// Whether something of the last attempt came.
+struct StreamStats {
+    /// Whether the last attempt sent anything.
     has_begun: bool,
     /// The bytes of the last attempt.
     bytes: u64,
-    /// How many attempts failed after something of them came.
+    /// The number of attempts that failed after they had sent something.
     lost_attempts: u64,
-    /// The bytes of those.
+    /// The bytes of the failed attempts.
     lost_bytes: u64,
 }
 
-impl Streamed {
+impl StreamStats {
     fn add(&mut self, bytes: usize) {
         self.has_begun = true;
         self.bytes = self.bytes.saturating_add(bytes as u64);
@@ -358,21 +429,21 @@ impl Streamed {
     }
 }
 
-/// What comes of listening.
-enum Heard {
+/// The reason why streaming paused or ended.
+enum StreamPause {
     /// The answer.
     Whole(Box<Completion>),
-    /// Something to be kept, before more is heard.
+    /// A note that must be stored before streaming continues.
     Note(Value),
-    /// The end, without an answer.
+    /// The stream ended without an answer.
     Nothing,
 }
 
-impl Hearing<'_> {
-    /// Listens until the answer is whole or something is to be kept, and shows the pieces.
-    async fn listen(&mut self) -> Result<Heard, ModelError> {
+impl StreamingAnswer<'_> {
+    /// Streams until the answer is complete or a note has to be stored, and shows the pieces.
+    async fn receive(&mut self) -> Result<StreamPause, ModelError> {
         loop {
-            // Whoever cancels the tools of a turn means the model too.
+            // Cancelling the tools of a turn also cancels the model.
             let next = tokio::time::timeout(LOOK_UP, self.events.next()).await;
             let Ok(next) = next else {
                 if self.request.cancel.is_cancelled() {
@@ -381,7 +452,7 @@ impl Hearing<'_> {
                 continue;
             };
             let Some(event) = next else {
-                return Ok(Heard::Nothing);
+                return Ok(StreamPause::Nothing);
             };
             match event? {
                 StreamEvent::Text(piece) => {
@@ -400,18 +471,19 @@ impl Hearing<'_> {
                 }
                 StreamEvent::Retrying(mut retry) => {
                     self.streamed.restart();
-                    self.text = Veil::new(self.request.redactor.clone());
-                    self.reasoning = Veil::new(self.request.redactor.clone());
+                    self.text = StreamRedactor::new(self.request.redactor.clone());
+                    self.reasoning = StreamRedactor::new(self.request.redactor.clone());
                     retry.reason = self.request.redactor.text(&retry.reason).into_owned();
                     let was_shown = std::mem::take(&mut self.was_shown);
-                    self.request.observer.retrying(&retry, was_shown);
+                    let event = AgentEvent::retry(&retry, was_shown);
+                    self.request.observer.event(&event);
                 }
-                StreamEvent::Noted(note) => return Ok(Heard::Note(note)),
+                StreamEvent::Noted(note) => return Ok(StreamPause::Note(note)),
                 StreamEvent::Finished(completion) => {
                     let (reasoning, text) = (self.reasoning.finish(), self.text.finish());
                     self.show_reasoning(&reasoning);
                     self.show_text(&text);
-                    return Ok(Heard::Whole(completion));
+                    return Ok(StreamPause::Whole(completion));
                 }
             }
         }
@@ -420,18 +492,24 @@ impl Hearing<'_> {
     fn show_text(&mut self, piece: &str) {
         if !piece.is_empty() {
             self.was_shown = true;
-            self.request.observer.text(piece);
+            self.request.observer.event(&AgentEvent::Text {
+                path: None,
+                text: piece.to_owned(),
+            });
         }
     }
 
     fn show_reasoning(&self, piece: &str) {
         if !piece.is_empty() {
-            self.request.observer.reasoning(piece);
+            self.request.observer.event(&AgentEvent::Reasoning {
+                path: None,
+                text: piece.to_owned(),
+            });
         }
     }
 }
 
-/// The span of a call of a model, or of an agent on another machine.
+/// The tracing span of a call of a model, or of an agent on another machine.
 fn model_span(request: &TurnRequest<'_>, running: &Running) -> Span {
     let model = request.model.name();
     let (provider, session) = (model.provider(), running.turn.session);
@@ -448,9 +526,9 @@ fn model_span(request: &TurnRequest<'_>, running: &Running) -> Span {
     )
 }
 
-/// Records how a call of a model ended and what it took, never what was said.
-fn log_end(span: &Span, answer: &Result<Completion, TurnError>, begun: Instant) {
-    let duration_ms = milliseconds(begun);
+/// Records how a call of a model ended and its usage, never its text.
+fn log_end(span: &Span, answer: &Result<Completion, TurnError>, started: Instant) {
+    let duration_ms = milliseconds(started);
     let completion = match answer {
         Ok(completion) => completion,
         Err(error) => {
@@ -481,22 +559,22 @@ fn log_end(span: &Span, answer: &Result<Completion, TurnError>, begun: Instant) 
     );
 }
 
-/// The longest answer that is asked for.
-fn output_tokens(request: &TurnRequest<'_>) -> u32 {
+/// Maximum number of output tokens of a request.
+pub(super) fn output_tokens(request: &TurnRequest<'_>) -> u32 {
     let capabilities = request.model.capabilities();
     capabilities.output_tokens(request.settings.max_output_tokens)
 }
 
-/// An answer that small budgets can hold, when nobody configured how long it may be.
+/// Output limit that fits small budgets, used when none is configured.
 const SMALL_OUTPUT: u32 = 8_192;
 
-/// Reserves what the call could cost at most. Where the usual length of an answer is more than the budget holds,
-/// a shorter answer is asked for.
+/// Reserves the highest possible cost of the call. When the budget does not cover the default
+/// length of an answer, requests a shorter answer.
 fn reserve<'a>(
     runner: &CallRunner<'a>,
     price: Option<&Price>,
     chat: &mut ChatRequest,
-) -> Result<(Held<'a>, MicroUsd), TurnError> {
+) -> Result<(MoneyReservation<'a>, MicroUsd), TurnError> {
     let cost = |chat: &ChatRequest| {
         let output = chat.max_output_tokens.unwrap_or(u32::MAX);
         most_expensive(price, chat, output.into())
@@ -526,7 +604,7 @@ fn reserve<'a>(
     Ok((held, bound))
 }
 
-/// What a call could cost at most: no token has less than a byte.
+/// The highest possible cost of a call: a token has at least one byte.
 fn most_expensive(price: Option<&Price>, chat: &ChatRequest, output_tokens: u64) -> MicroUsd {
     let Some(price) = price else {
         return MicroUsd(0);
@@ -546,7 +624,7 @@ fn most_expensive(price: Option<&Price>, chat: &ChatRequest, output_tokens: u64)
     price.cost(&usage(0)).max(price.cost(&usage(bytes as u64)))
 }
 
-/// What the pictures of results may come to. A small file may hold a large picture.
+/// Highest possible number of tokens of the images in results. A small file may hold a large image.
 fn pictures(message: &ChatMessage) -> usize {
     const LEAST: usize = 20_000;
     let ChatMessage::Tool { results } = message else {
@@ -556,7 +634,7 @@ fn pictures(message: &ChatMessage) -> usize {
     pictures.map(|picture| picture.data.len().max(LEAST)).sum()
 }
 
-/// The calls that an answer asks for.
+/// The tool calls of an answer.
 fn calls(message: &ChatMessage) -> &[ToolCall] {
     match message {
         ChatMessage::Assistant(answer) => &answer.calls,
@@ -564,8 +642,8 @@ fn calls(message: &ChatMessage) -> &[ToolCall] {
     }
 }
 
-/// Gives calls ids that no other call of the conversation has: some servers begin anew with each
-/// answer, and others refuse a conversation in which an id occurs twice.
+/// Gives calls ids that are unique in the conversation: some servers restart their ids with each
+/// answer, and others refuse a conversation with duplicate ids.
 fn make_distinct(
     message: &mut AssistantMessage,
     mut number: usize,
@@ -581,34 +659,35 @@ fn make_distinct(
     }
 }
 
-/// Whether a tool could run at all; others are not worth declaring.
+/// Whether a tool could run at all; other tools are not declared.
 pub(super) fn can_run(request: &TurnRequest<'_>, spec: &ToolSpec) -> bool {
     let tools = &request.tools;
     let has_ground = spec.ground == Ground::Nothing || tools.workspace.is_some();
-    let may_write = tools.mode.allows_writing() || !spec.capability.is_writing();
+    let may_write = tools.mode.offers_writing() || !spec.capability.is_writing();
     has_ground && may_write
 }
 
-fn definition(spec: &ToolSpec) -> ToolDefinition {
+fn definition(declaration: Declaration) -> ToolDefinition {
     ToolDefinition {
-        name: spec.name.wire_name(),
-        description: spec.description.clone(),
-        input_schema: spec.input_schema.clone(),
+        name: declaration.name,
+        description: declaration.description,
+        input_schema: declaration.input_schema,
     }
 }
 
-/// The tools that every question declares: those that could run and are not deferred.
+/// The tools that every request declares: those that could run and are not deferred.
 fn definitions(request: &TurnRequest<'_>) -> Arc<[ToolDefinition]> {
     if !request.model.capabilities().tools {
         return Arc::default();
     }
-    request
-        .tools
-        .gate
-        .registry()
-        .list()
-        .filter(|spec| can_run(request, spec) && !request.tools.deferred.contains(&spec.name))
+    let is_declared =
+        |spec: &ToolSpec| can_run(request, spec) && !request.tools.deferred.contains(&spec.name);
+    let declared = request.tools.gate.registry().declarations(is_declared);
+    let reports = request.reports.offered.iter().map(ReportTool::definition);
+    declared
+        .into_iter()
         .map(definition)
+        .chain(reports)
         .collect()
 }
 
@@ -668,7 +747,7 @@ mod tests {
             found,
             ["mcp/s-gamma", "mcp/s-alpha", "mcp/s-beta"].map(name)
         );
-        // What a later search lists comes behind, and nothing comes twice.
+        // Tools of a later search are added at the end, without duplicates.
         let later = [
             asked("4", "mcp_S_search-tools"),
             answered(

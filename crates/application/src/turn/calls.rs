@@ -1,5 +1,5 @@
-//! The calls of one answer: those that only look run at the same time, those that change something one
-//! after the other, in the order in which the model asked for them.
+//! The tool calls of one answer: read-only calls run concurrently, calls with effects one after the
+//! other, in the order in which the model made them.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use cleveragents_domain::SessionId;
 use cleveragents_models::{Picture, ToolCall, ToolResult};
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply, Scope};
-use cleveragents_tools::{CallContext, CallOutcome, CallRequest, ToolName};
+use cleveragents_tools::{CallContext, CallOutcome, CallRequest, called_tool};
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -15,9 +15,10 @@ use super::error::TurnError;
 use super::request::TurnRequest;
 use super::secrets::Secrets;
 use crate::log_fields::milliseconds;
+use crate::observer::AgentEvent;
 use crate::tool::{StoreBudget, StoreLedger};
 
-/// So many calls that only look run at the same time.
+/// Maximum number of read-only calls that run concurrently.
 const AT_ONCE: usize = 8;
 
 /// Runs calls through the gate.
@@ -29,20 +30,21 @@ pub(super) struct CallRunner<'a> {
 }
 
 /// A call that was answered, by the gate now or earlier.
-pub(super) struct Answered {
+pub(super) struct AnsweredCall {
     pub(super) result: ToolResult,
-    /// What came of it; `None` when the answer was known, or when it did not get to the gate.
+    /// Its outcome; `None` when the answer was stored already, or when the call did not reach the
+    /// gate.
     pub(super) outcome: Option<CallOutcome>,
 }
 
-impl Answered {
-    /// A call that did not run, since one before it waits for a person.
+impl AnsweredCall {
+    /// A call that did not run, because an earlier call waits for approval.
     fn held_up(call: &ToolCall) -> Self {
         Self {
             result: ToolResult {
                 pictures: Vec::new(),
                 call_id: call.id.clone(),
-                content: "This call did not run: a person is needed first.".to_owned(),
+                content: "This call did not run: an earlier call needs the user first.".to_owned(),
                 is_error: true,
             },
             outcome: None,
@@ -50,7 +52,7 @@ impl Answered {
     }
 }
 
-/// A person may take long to answer: what was said before is stored first.
+/// The user may take long to answer, so earlier messages are stored first.
 struct Patient<'a> {
     ledger: &'a StoreLedger,
     person: &'a dyn Approver,
@@ -58,8 +60,8 @@ struct Patient<'a> {
 
 impl Approver for Patient<'_> {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
-        // What could not be stored is stored with the call, or the call does not run.
-        let _stored = self.ledger.settle();
+        // Messages that could not be stored are stored with the call, or the call does not run.
+        let _stored = self.ledger.flush();
         self.person.approve(request)
     }
 
@@ -69,19 +71,20 @@ impl Approver for Patient<'_> {
 }
 
 impl CallRunner<'_> {
-    /// Runs what is not known yet. The answers are in the order of the calls. Once a person is needed
-    /// who is not there, the calls behind that one do not run: the model made them in the belief that
-    /// it would. `written` holds arguments that differ from those of the calls, which are for showing.
+    /// Runs the calls that have no result yet. The answers are in the order of the calls. When a
+    /// call needs an absent user, the calls after it do not run: the model made them assuming that
+    /// it would succeed. `written` holds the arguments that differ from those of the calls, which
+    /// are redacted for display.
     pub(super) fn run(
         &self,
         calls: &[ToolCall],
         known: Vec<Option<ToolResult>>,
         written: &HashMap<String, String>,
-    ) -> Result<Vec<Answered>, TurnError> {
-        let mut answers: Vec<Option<Answered>> = known
+    ) -> Result<Vec<AnsweredCall>, TurnError> {
+        let mut answers: Vec<Option<AnsweredCall>> = known
             .into_iter()
             .map(|known| {
-                known.map(|result| Answered {
+                known.map(|result| AnsweredCall {
                     result,
                     outcome: None,
                 })
@@ -90,7 +93,7 @@ impl CallRunner<'_> {
         let mut at = 0;
         let mut is_held_up = false;
         while at < calls.len() && !is_held_up {
-            // A run of calls that only look, or a single one.
+            // A group of consecutive read-only calls, or a single call with effects.
             let mut end = at + 1;
             while end < calls.len() && self.only_looks(&calls[at]) && self.only_looks(&calls[end]) {
                 end += 1;
@@ -103,10 +106,10 @@ impl CallRunner<'_> {
                 let outcomes = self.run_together(&together, written)?;
                 for (index, outcome) in few.iter().zip(outcomes) {
                     is_held_up |= outcome.needs_human();
-                    answers[*index] = Some(Answered {
+                    answers[*index] = Some(AnsweredCall {
                         result: ToolResult {
                             call_id: calls[*index].id.clone(),
-                            content: self.told(&outcome),
+                            content: self.with_instructions(&calls[*index], &outcome),
                             is_error: !outcome.is_success(),
                             pictures: self.pictures(&outcome),
                         },
@@ -121,13 +124,27 @@ impl CallRunner<'_> {
         }
         let answered = calls.iter().zip(answers);
         Ok(answered
-            .map(|(call, answer)| answer.unwrap_or_else(|| Answered::held_up(call)))
+            .map(|(call, answer)| answer.unwrap_or_else(|| AnsweredCall::held_up(call)))
             .collect())
     }
 
-    /// What the model reads of an outcome.
-    fn told(&self, outcome: &CallOutcome) -> String {
-        // Marks are for models; an agent on another machine is told what a person said.
+    /// The text of an outcome for the model, with the instructions of the folders that the call is
+    /// the first to work in.
+    fn with_instructions(&self, call: &ToolCall, outcome: &CallOutcome) -> String {
+        let text = self.text_for_model(outcome);
+        if !outcome.is_success() || !self.request.model.capabilities().tools {
+            return text;
+        }
+        let workspace = self.request.tools.workspace;
+        match workspace.and_then(|workspace| workspace.nested_instructions(call)) {
+            Some(nested) => format!("{text}{}", self.request.redactor.text(&nested)),
+            None => text,
+        }
+    }
+
+    /// The text of an outcome for the model.
+    fn text_for_model(&self, outcome: &CallOutcome) -> String {
+        // Tags are for models only; an agent on another machine receives the plain text.
         if let CallOutcome::Succeeded(done) = outcome
             && !self.request.model.capabilities().tools
         {
@@ -136,12 +153,12 @@ impl CallRunner<'_> {
         let text = outcome.for_model();
         let is_picture = matches!(outcome, CallOutcome::Succeeded(done) if done.picture.is_some());
         if is_picture && !self.request.model.capabilities().vision {
-            return format!("{text}\nThis is a picture, and this model cannot see pictures.");
+            return format!("{text}\nThis is an image, and this model cannot see images.");
         }
         text
     }
 
-    /// The pictures of an outcome, when the model can see.
+    /// The images of an outcome, when the model can see.
     fn pictures(&self, outcome: &CallOutcome) -> Vec<Picture> {
         match outcome {
             CallOutcome::Succeeded(done) if self.request.model.capabilities().vision => done
@@ -161,8 +178,8 @@ impl CallRunner<'_> {
             .tools
             .gate
             .registry()
-            .get(&call.name)
-            .is_ok_and(|spec| !spec.capability.is_writing() && !spec.capability.needs_approval)
+            .called(&call.name, &call.arguments)
+            .is_some_and(|spec| !spec.capability.is_writing() && !spec.capability.needs_approval)
     }
 
     fn run_together(
@@ -201,8 +218,8 @@ impl CallRunner<'_> {
         let tools = &request.tools;
         let span = tool_span(&tool_name(call), &call.id);
         let _entered = span.enter();
-        let begun = Instant::now();
-        request.observer.calling(call);
+        let started = Instant::now();
+        request.observer.event(&AgentEvent::call_started(call));
         let scope = Scope {
             session: Some(self.session),
             plan: request.plan,
@@ -233,18 +250,20 @@ impl CallRunner<'_> {
             },
             &context,
         )?;
-        request.observer.called(call, &outcome);
-        log_tool_outcome(&span, &outcome, begun);
+        let event = AgentEvent::call_finished(call, &outcome);
+        request.observer.event(&event);
+        log_tool_outcome(&span, &outcome, started);
         Ok(outcome)
     }
 }
 
-/// The tool that a model means.
+/// Resolves the tool that a model names.
 fn tool_name(call: &ToolCall) -> String {
-    ToolName::from_wire(&call.name).map_or_else(|_| "unknown".to_owned(), |name| name.to_string())
+    called_tool(&call.name, &call.arguments)
+        .map_or_else(|| "unknown".to_owned(), |name| name.to_string())
 }
 
-/// The span of a call of a tool.
+/// The tracing span of a tool call.
 pub(crate) fn tool_span(tool: &str, call: &str) -> Span {
     tracing::info_span!(
         "execute_tool",
@@ -255,9 +274,9 @@ pub(crate) fn tool_span(tool: &str, call: &str) -> Span {
     )
 }
 
-/// Records how a call of a tool ended, never what it was given or returned.
-pub(crate) fn log_tool_outcome(span: &Span, outcome: &CallOutcome, begun: Instant) {
-    let duration_ms = milliseconds(begun);
+/// Records how a tool call ended, never its arguments or its output.
+pub(crate) fn log_tool_outcome(span: &Span, outcome: &CallOutcome, started: Instant) {
+    let duration_ms = milliseconds(started);
     let invocation = outcome.invocation();
     match outcome.code() {
         None => tracing::info!(%invocation, duration_ms, "tool call finished"),

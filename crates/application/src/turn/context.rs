@@ -1,9 +1,10 @@
-//! What a model is given to read, within its context window.
+//! Fits the messages of a request into the context window of the model.
 //!
-//! Standing instructions, the turn that runs and the last turns before it are never left out. What is
-//! too much goes in three steps: results of tools in old turns are shortened first, then whole old turns
-//! are left out, oldest first, with a note in their place, and last the older results of the turn that runs
-//! are shortened. A call is never parted from its result.
+//! Standing instructions, the current turn and the last turns before it are never left out. A
+//! conversation that is too long is reduced in three steps: first the results of tools in old turns
+//! are shortened, then whole old turns are left out, oldest first, with a note in their place, and
+//! last the older results of the current turn are shortened. A call is never separated from its
+//! result.
 
 use std::sync::Arc;
 
@@ -12,31 +13,35 @@ use cleveragents_tools::untrusted;
 
 use super::history::PastTurn;
 
-/// So many turns before the present one are always kept.
+/// Number of turns before the current one that are always kept.
 const KEPT_TURNS: usize = 2;
 
-/// So many messages at the end of the present turn are always whole.
+/// Number of messages at the end of the current turn that are always complete.
 const KEPT_MESSAGES: usize = 4;
 
-/// Older results are shortened to this length when there is too much.
+/// Length to which older results are shortened, in bytes.
 const SHORTENED: usize = 400;
 
-/// So many bytes are taken for a token: too few rather than too many, so that the estimate is high.
+/// Bytes for one token: a low number, so that the estimate is high.
 const BYTES_PER_TOKEN: usize = 3;
 
-/// What an image is taken for.
+/// Estimated tokens of an image.
 const TOKENS_PER_IMAGE: usize = 1_500;
 
 /// The messages of a request.
 #[derive(Debug, PartialEq)]
-pub(super) struct Fitted {
+pub(super) struct FittedMessages {
     pub(super) messages: Vec<Arc<ChatMessage>>,
-    /// How many earlier messages were left out.
+    /// The number of earlier messages that were left out.
     pub(super) left_out: usize,
 }
 
-/// Fits past turns and the present one into so many tokens.
-pub(super) fn fit(mut past: Vec<PastTurn>, present: &[Arc<ChatMessage>], tokens: usize) -> Fitted {
+/// Fits past turns and the current one into a number of tokens.
+pub(super) fn fit(
+    mut past: Vec<PastTurn>,
+    present: &[Arc<ChatMessage>],
+    tokens: usize,
+) -> FittedMessages {
     let fixed: usize = present.iter().map(|message| size(message)).sum();
     let is_too_much =
         |past: &[PastTurn]| past.iter().map(turn_size).sum::<usize>() + fixed > tokens;
@@ -55,7 +60,7 @@ pub(super) fn fit(mut past: Vec<PastTurn>, present: &[Arc<ChatMessage>], tokens:
     }
     let mut messages = Vec::new();
     if left_out > 0 {
-        // Beside the next question, since two questions in a row confuse some models.
+        // Part of the next question, because two questions in a row confuse some models.
         let note =
             format!("(Note: {left_out} earlier messages of this conversation are left out.)");
         match past
@@ -79,15 +84,15 @@ pub(super) fn fit(mut past: Vec<PastTurn>, present: &[Arc<ChatMessage>], tokens:
         }
         messages.push(message);
     }
-    Fitted { messages, left_out }
+    FittedMessages { messages, left_out }
 }
 
-fn turn_size(turn: &PastTurn) -> usize {
+pub(super) fn turn_size(turn: &PastTurn) -> usize {
     turn.messages.iter().map(size).sum()
 }
 
 /// The tokens of a message, estimated high.
-fn size(message: &ChatMessage) -> usize {
+pub(super) fn size(message: &ChatMessage) -> usize {
     let (bytes, images) = match message {
         ChatMessage::User { parts } => {
             parts
@@ -130,15 +135,15 @@ mod tests {
     use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
     use proptest::prelude::*;
 
-    struct Fitted {
+    struct FittedMessages {
         messages: Vec<ChatMessage>,
         left_out: usize,
     }
 
-    fn fit(past: Vec<PastTurn>, present: &[ChatMessage], tokens: usize) -> Fitted {
+    fn fit(past: Vec<PastTurn>, present: &[ChatMessage], tokens: usize) -> FittedMessages {
         let present: Vec<_> = present.iter().cloned().map(Arc::new).collect();
         let fitted = super::fit(past, &present, tokens);
-        Fitted {
+        FittedMessages {
             messages: fitted
                 .messages
                 .into_iter()
@@ -178,7 +183,10 @@ mod tests {
             text: "x".repeat(bytes),
             ..AssistantMessage::default()
         }));
-        PastTurn { messages }
+        PastTurn {
+            messages,
+            ..PastTurn::default()
+        }
     }
 
     #[test]
@@ -194,7 +202,7 @@ mod tests {
         let kept = present.len() - KEPT_MESSAGES;
         assert_eq!(fitted[kept..], present[kept..], "the newest are whole");
         assert_eq!(fitted[0], present[0], "questions are whole");
-        assert!(format!("{:?}", fitted[2]).contains("shortened from 4000 bytes"));
+        assert!(format!("{:?}", fitted[2]).contains("truncated from 4000 bytes"));
     }
 
     proptest! {
@@ -229,7 +237,7 @@ mod tests {
             }
             let all: usize = past.iter().map(|turn| turn.messages.len()).sum();
             prop_assert_eq!(fitted.messages.len() - 1 + fitted.left_out, all);
-            // The last turns are there word for word.
+            // The last turns are complete.
             let kept: Vec<_> = past.iter().rev().take(KEPT_TURNS).rev().collect();
             let tail: Vec<_> = kept.iter().flat_map(|turn| turn.messages.iter().skip(1)).collect();
             for message in tail {

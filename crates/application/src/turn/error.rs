@@ -1,6 +1,6 @@
-//! Why a turn cannot go on.
+//! Why a turn cannot start or continue.
 
-use cleveragents_domain::{Code, ContentError, Diagnose, MicroUsd, SessionId};
+use cleveragents_domain::{Code, ContentError, Diagnose, Hint, MicroUsd, SessionId, hint, suggest};
 use cleveragents_models::ModelError;
 use cleveragents_tools::GateError;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::lease::LeaseError;
 use crate::sandbox::SandboxError;
 use crate::session::SessionError;
 
-/// Why a turn cannot begin or go on.
+/// Why a turn cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {
     /// The session cannot be used.
@@ -21,7 +21,7 @@ pub enum TurnError {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// Something broke while a tool was called.
+    /// The gate failed to run a tool call.
     #[error(transparent)]
     Gate(Box<GateError>),
     /// The sandbox failed.
@@ -33,38 +33,43 @@ pub enum TurnError {
     /// The store failed.
     #[error(transparent)]
     Store(Box<cleveragents_store::Error>),
-    /// The next call of the model could cost more than is left.
-    #[error("the budget of {scope} does not suffice: {} of {} US dollars are used, and the next call could cost {}",
+    /// The next model call could cost more than the budget has left.
+    #[error("budget of {scope} exceeded: {} of {} US dollars are used, and the next call could cost {}",
         .used.as_usd(), .limit.as_usd(), .wanted.as_usd())]
     Budget {
-        /// Whose budget.
+        /// The owner of the budget, such as `session …`.
         scope: String,
-        /// What may be spent.
+        /// The limit.
         limit: MicroUsd,
-        /// What is spent or reserved.
+        /// Spent and reserved.
         used: MicroUsd,
-        /// What the call could cost.
+        /// The highest possible cost of the call.
         wanted: MicroUsd,
     },
-    /// It was stopped.
+    /// The user stopped it.
     #[error("the turn was stopped")]
     Cancelled,
     /// The model calls tools without end.
-    #[error("the model has not answered after {0} steps")]
+    #[error("the model has not given a final answer after {0} steps")]
     TooManySteps(u32),
-    /// The limits that the turn shares with others leave nothing more for it.
-    #[error("the limits leave no more questions or calls for this turn")]
+    /// The limits that the turn shares with others are reached.
+    #[error("the limits leave no more requests or calls for this turn")]
     Exhausted,
-    /// The model repeats itself.
-    #[error("the model made the same call {0} times and got the same answer")]
+    /// The model repeats the same call.
+    #[error("the model made the same call {0} times and got the same result")]
     Stuck(u32),
-    /// A person is needed and none is there.
-    #[error("a person is needed to go on, and none is there: {0}")]
-    HumanNeeded(String),
-    /// Another turn is still running after all the waiting.
+    /// The turn needs an approval or answer, and no user is present.
+    #[error("user input is needed, and no user is present: {reason}")]
+    HumanNeeded {
+        /// The decision that the user has to make.
+        reason: String,
+        /// Permission rules that would allow the call without asking.
+        rules: Vec<String>,
+    },
+    /// Another turn still runs after the maximum waiting time.
     #[error("another turn of session {0} is still running")]
     Busy(SessionId),
-    /// There is nothing to go on with.
+    /// The session has no interrupted turn.
     #[error("no turn of session {0} was interrupted")]
     NothingToResume(SessionId),
 }
@@ -111,14 +116,14 @@ impl Diagnose for TurnError {
             Self::Store(error) => error.code(),
             Self::Budget { .. } => Code::BudgetExceeded,
             Self::Cancelled => Code::TurnStopped,
-            Self::TooManySteps(_) | Self::Exhausted | Self::Stuck(_) => Code::TurnWithoutEnd,
-            Self::HumanNeeded(_) => Code::ApprovalNeeded,
+            Self::TooManySteps(_) | Self::Exhausted | Self::Stuck(_) => Code::TurnUnfinished,
+            Self::HumanNeeded { .. } => Code::ApprovalNeeded,
             Self::Busy(_) => Code::LeaseHeld,
             Self::NothingToResume(_) => Code::NothingToResume,
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Session(error) => error.hint(),
             Self::Content(error) => SessionError::from(error.clone()).hint(),
@@ -129,21 +134,28 @@ impl Diagnose for TurnError {
             Self::Store(error) => error.hint(),
             Self::Budget { .. } => Some(
                 "raise `--max-cost`, `budget.session-cents` or `budget.day-cents`, or use a cheaper model"
-                    .to_owned(),
+                    .into(),
             ),
             Self::Cancelled => {
-                Some("what was done until then is stored; ask again to go on".to_owned())
+                Some("finished steps are stored; ask again to continue".into())
             }
             Self::TooManySteps(_) | Self::Exhausted => {
-                Some("ask for less at a time, or use another model".to_owned())
+                Some("ask for less at once, or use another model".into())
             }
-            Self::Stuck(_) => Some("say it differently, or use another model".to_owned()),
-            Self::HumanNeeded(_) => Some(
-                "run it on a terminal, or allow the call by a rule: `agents permission add \"allow …\"`"
-                    .to_owned(),
-            ),
-            Self::Busy(_) => Some("wait until it is done".to_owned()),
-            Self::NothingToResume(_) => Some("give a prompt to begin a turn".to_owned()),
+            Self::Stuck(_) => Some("rephrase the question, or use another model".into()),
+            Self::HumanNeeded { rules, .. } => {
+                let add = |rule: &str| Hint::from(suggest::permission_add(rule));
+                let adds = match rules.as_slice() {
+                    [] => add("allow …"),
+                    rules => Hint::join(rules.iter().map(|rule| add(rule)), " or "),
+                };
+                Some(hint!(
+                    "run it on a terminal, or allow the call by a rule: {}",
+                    adds
+                ))
+            }
+            Self::Busy(_) => Some("wait until it is finished".into()),
+            Self::NothingToResume(_) => Some("give a prompt to start a turn".into()),
         }
     }
 

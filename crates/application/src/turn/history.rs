@@ -1,4 +1,4 @@
-//! Messages of a session as a model sees them, and back.
+//! Converts messages of a session to those of a model, and back.
 
 use std::sync::Arc;
 
@@ -9,36 +9,50 @@ use serde_json::{Value, json};
 use super::error::TurnError;
 use crate::tool::storable;
 
-/// Where the whole message is kept beside its text.
+/// The metadata key of the complete message, stored next to its text.
 const CHAT: &str = "chat";
 
-/// A turn in the words of a model: a question and everything until the next one. Never split, so calls
-/// stay with their results.
+/// A turn as messages of a model: a question and everything until the next one. Never split, so
+/// calls stay with their results.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PastTurn {
+    /// The number of its first message in the session.
+    pub(super) first: u64,
+    /// The turn that stored it; `None` for imported and appended messages.
+    pub(super) turn: Option<TurnId>,
     pub(super) messages: Vec<ChatMessage>,
 }
 
-/// The turns of a session, oldest first, and the standing instructions said in it.
+/// The turns of a session, oldest first, and its standing instructions.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     pub(super) system: Vec<String>,
     pub(super) turns: Vec<PastTurn>,
 }
 
-/// Reads messages in the order of the session. Questions that nobody answered are left out.
+/// A message as a model reads it; `None` for one that was not stored by a turn, or is a plain question.
+pub(crate) fn chat_message(message: &Message) -> Option<ChatMessage> {
+    let chat = message.metadata.get(CHAT)?;
+    serde_json::from_value(chat.clone()).ok()
+}
+
+/// Reads messages in the order of the session. Unanswered questions are left out.
 pub(super) fn past(messages: &[Message]) -> Past {
     let mut past = Past::default();
     let mut turn = PastTurn::default();
     for message in messages {
-        let chat = message
-            .metadata
-            .get(CHAT)
-            .and_then(|chat| serde_json::from_value::<ChatMessage>(chat.clone()).ok());
+        let chat = chat_message(message);
+        if message.role == Role::User {
+            past.turns.push(std::mem::take(&mut turn));
+        }
+        if turn.messages.is_empty() && message.role != Role::System {
+            turn.first = message.sequence.0;
+            let id = message.metadata.get("turn").cloned();
+            turn.turn = id.and_then(|id| serde_json::from_value(id).ok());
+        }
         match message.role {
             Role::System => past.system.push(message.content.clone()),
             Role::User => {
-                past.turns.push(std::mem::take(&mut turn));
                 turn.messages
                     .push(chat.unwrap_or_else(|| ChatMessage::user(message.content.clone())));
             }
@@ -51,7 +65,7 @@ pub(super) fn past(messages: &[Message]) -> Past {
                 }));
             }
             Role::Tool => {
-                // Without a call before it, a result means nothing to a model.
+                // A result without its call is useless to a model.
                 let Some(ChatMessage::Tool { results }) = chat else {
                     continue;
                 };
@@ -68,10 +82,10 @@ pub(super) fn past(messages: &[Message]) -> Past {
     past.turns.push(turn);
     for turn in &mut past.turns {
         close(&mut turn.messages);
-        // A conversation with a model begins with a person.
+        // A conversation with a model starts with a message of the user.
         if matches!(turn.messages.first(), Some(first) if !matches!(first, ChatMessage::User { .. }))
         {
-            let begun = ChatMessage::user("(The conversation began before this.)");
+            let begun = ChatMessage::user("(Earlier messages are omitted.)");
             turn.messages.insert(0, begun);
         }
     }
@@ -84,7 +98,7 @@ pub(super) fn past(messages: &[Message]) -> Past {
     past
 }
 
-/// Gives every call a result, so that a model accepts the messages.
+/// Gives every call a result, because providers refuse calls without one.
 fn close(messages: &mut Vec<ChatMessage>) {
     let mut at = 0;
     while at < messages.len() {
@@ -112,7 +126,7 @@ fn close(messages: &mut Vec<ChatMessage>) {
                     results.push(ToolResult {
                         pictures: Vec::new(),
                         call_id: id,
-                        content: "The result of this call is not known.".to_owned(),
+                        content: "The result of this call is unknown.".to_owned(),
                         is_error: true,
                     });
                 }
@@ -134,14 +148,15 @@ pub(super) fn text_of(parts: &[UserPart]) -> String {
     texts.join("\n")
 }
 
-/// The messages that a turn adds to its session. `failure` says why it has no answer.
+/// The messages that a turn adds to its session. `failure` is the reason why it has no answer.
 pub(super) fn stored(
     turn: TurnId,
     steps: &[Arc<ChatMessage>],
     invocations: &[(String, ToolInvocationId)],
     failure: Option<&str>,
 ) -> Result<Vec<NewMessage>, TurnError> {
-    // The question was measured when it was asked; what was answered is kept whatever its size.
+    // The size of the question was checked when it was asked; answers are stored whatever their
+    // size.
     let limit = usize::MAX;
     let mut all = Vec::new();
     let facts = |chat: &ChatMessage| -> Metadata {
@@ -195,7 +210,7 @@ fn storable_chat(chat: &ChatMessage) -> Value {
     crate::tool::storable_json(&value)
 }
 
-/// An answer as people read it; one that only calls tools says which.
+/// An answer as text for users; an answer with tool calls only lists them.
 pub(super) fn shown(answer: &AssistantMessage) -> String {
     if !answer.text.trim().is_empty() {
         return answer.text.clone();
@@ -204,9 +219,9 @@ pub(super) fn shown(answer: &AssistantMessage) -> String {
         .calls
         .iter()
         .map(
-            |call| match cleveragents_tools::ToolName::from_wire(&call.name) {
-                Ok(name) => name.to_string(),
-                Err(_) => call.name.clone(),
+            |call| match cleveragents_tools::called_tool(&call.name, &call.arguments) {
+                Some(name) => name.to_string(),
+                None => call.name.clone(),
             },
         )
         .collect();

@@ -1,12 +1,11 @@
-//! What a turn is asked with, and what it answers.
+//! [`TurnRequest`] and [`TurnResult`]: input and output of a turn.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cleveragents_domain::{ActorName, PlanId, Sequence, TokenUsage, TurnId};
 use cleveragents_models::{
-    CancellationToken, Model, ReasoningEffort, Redactor, ResponseSchema, Retry, StopReason,
-    ToolCall,
+    CancellationToken, Model, ReasoningEffort, Redactor, ResponseSchema, StopReason, ToolCall,
 };
 use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
@@ -15,31 +14,35 @@ use cleveragents_tools::{
 };
 use serde_json::{Map, Value};
 
+use super::report::ReportTools;
+use crate::observer::Observer;
 use crate::tool::{SandboxWorkspace, SpendScope};
 
-/// Bounds of a turn.
+/// Limits and model parameters of a turn.
 #[derive(Debug, Clone)]
 pub struct TurnSettings {
-    /// How often the model may be asked.
+    /// Maximum number of model requests.
     pub max_steps: u32,
-    /// What the model may be given to read, in tokens; its context window when not given.
+    /// Maximum number of input tokens; the model's context window when not given.
     pub context_tokens: Option<u64>,
-    /// The longest answer of one step; a usual limit of the model when not given.
+    /// Maximum number of output tokens of one step; the model's default when not given.
     pub max_output_tokens: Option<u32>,
-    /// How much of an output the model is shown.
+    /// Maximum size of tool output that the model is shown, in bytes.
     pub shown_bytes: usize,
-    /// Whether the answer is wanted piece by piece.
+    /// Whether the answer is streamed.
     pub stream: bool,
-    /// How freely the model chooses words.
+    /// The sampling temperature.
     pub temperature: Option<f64>,
-    /// How hard it thinks.
+    /// The reasoning effort.
     pub reasoning_effort: Option<ReasoningEffort>,
     /// Further parameters for the model, such as `top_p`.
     pub options: Map<String, Value>,
-    /// The form its answer must have, where the model can be bound to one.
+    /// Maximum number of answers in the run of this turn; the model is warned before the last ones.
+    pub answer_limit: Option<u64>,
+    /// The JSON schema of the answer, for models that support one.
     pub response_schema: Option<ResponseSchema>,
-    /// Whether a turn that was stopped, or needs a person, is left to be gone on with; otherwise it is
-    /// ended as failed.
+    /// Whether a turn that was stopped, or needs the user, stays open for a resume; otherwise it
+    /// ends as failed.
     pub keeps_unfinished: bool,
 }
 
@@ -54,72 +57,75 @@ impl Default for TurnSettings {
             temperature: None,
             reasoning_effort: None,
             options: Map::new(),
+            answer_limit: None,
             response_schema: None,
             keeps_unfinished: false,
         }
     }
 }
 
-/// The tools of a turn, and what they may do.
+/// The tools of a turn, and their permissions.
 #[derive(Clone)]
 pub struct TurnTools<'a> {
-    /// The one caller of tools.
+    /// The gate that runs all tool calls.
     pub gate: &'a Gate,
-    /// What the plan or session allows.
+    /// The capabilities that the plan or session allows.
     pub mode: PlanMode,
-    /// How careful to be.
+    /// The safety profile.
     pub profile: &'a SafetyProfile,
-    /// Limits of what runs by itself.
+    /// Guards: limits of calls that run without approval.
     pub guards: &'a Guards,
-    /// What is allowed, asked and denied.
+    /// The permission rules.
     pub rules: &'a PermissionRules,
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// Who is asked.
+    /// Asked for approvals and answers.
     pub approver: &'a dyn Approver,
-    /// Tools that requests declare only once the model found them by searching.
+    /// Deferred tools: requests declare them only after the model found them by searching.
     pub deferred: &'a BTreeSet<ToolName>,
 }
 
-/// One question, and what is needed to answer it.
+/// One question, with everything that is needed to answer it.
 #[derive(Clone)]
 pub struct TurnRequest<'a> {
-    /// The question; `None` goes on with the turn that was interrupted.
+    /// The question; `None` resumes the interrupted turn.
     pub prompt: Option<String>,
     /// The model that answers.
     pub model: Arc<dyn Model>,
-    /// The plan for which it is asked.
+    /// The plan that the turn belongs to.
     pub plan: Option<PlanId>,
-    /// The actor in whose name it answers.
+    /// The name of the actor that answers.
     pub actor: Option<ActorName>,
     /// Standing instructions.
     pub system: Vec<String>,
     /// Its tools.
     pub tools: TurnTools<'a>,
-    /// What may be spent, by whom.
+    /// Tools with which it reports its result.
+    pub reports: ReportTools<'a>,
+    /// Spending limits.
     pub scopes: Vec<SpendScope>,
-    /// Takes secrets out of what is stored and shown.
+    /// Removes secrets from stored and shown text.
     pub redactor: Redactor,
-    /// Bounds.
+    /// Limits and model parameters.
     pub settings: TurnSettings,
-    /// How many questions and calls there may be, beside the bounds.
+    /// Grants requests and calls, in addition to the limits.
     pub allowance: &'a dyn TurnAllowance,
-    /// Who watches.
-    pub observer: &'a dyn TurnObserver,
-    /// What stops the turn.
+    /// Receives progress events.
+    pub observer: &'a dyn Observer,
+    /// Stops the turn.
     pub cancel: &'a Cancel,
-    /// What stops the model; to be cancelled together with `cancel`.
+    /// Stops the model; cancelled together with `cancel`.
     pub stop: CancellationToken,
 }
 
-/// Grants the questions and calls of a turn, where it shares limits with others.
+/// Grants the requests and calls of a turn that shares limits with others.
 pub trait TurnAllowance: Sync {
     /// Whether the model may be asked once more.
     fn ask(&self) -> bool {
         true
     }
 
-    /// Whether so many tools may be called.
+    /// Whether this number of tools may be called.
     fn call(&self, _calls: u64) -> bool {
         true
     }
@@ -127,56 +133,29 @@ pub trait TurnAllowance: Sync {
 
 /// Grants everything.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unlimited;
+pub struct UnlimitedAllowance;
 
-impl TurnAllowance for Unlimited {}
+impl TurnAllowance for UnlimitedAllowance {}
 
-/// Who watches a turn as it happens.
-pub trait TurnObserver: Send + Sync {
-    /// Another turn of the session is waited for.
-    fn waiting(&self) {}
-    /// A piece of the answer.
-    fn text(&self, _piece: &str) {}
-    /// A piece of what the model thinks.
-    fn reasoning(&self, _piece: &str) {}
-    /// An attempt to get an answer failed, and another follows. `shown` says whether pieces of the failed answer
-    /// were passed to [`text`](Self::text): they are void, and the answer restarts.
-    fn retrying(&self, _retry: &Retry, _shown: bool) {}
-    /// The model is asked again.
-    fn step(&self, _number: u32) {}
-    /// A tool is about to be called.
-    fn calling(&self, _call: &ToolCall) {}
-    /// A tool was called.
-    fn called(&self, _call: &ToolCall, _outcome: &CallOutcome) {}
-    /// A turn that was interrupted is brought to an end, or gone on with.
-    fn recovered(&self, _interrupted: &Interrupted) {}
-}
-
-/// Nobody watches.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoObserver;
-
-impl TurnObserver for NoObserver {}
-
-/// What an interrupted turn left behind.
+/// The remains of an interrupted turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interrupted {
+pub struct InterruptedTurnSummary {
     /// The turn.
     pub turn: TurnId,
-    /// Calls that were begun and of which nobody knows what came: the tools.
+    /// The tools of calls that started and whose outcome is unknown.
     pub doubtful: Vec<String>,
-    /// Whether it is gone on with; otherwise it was ended as failed.
+    /// Whether it is resumed; otherwise it was ended as failed.
     pub is_resumed: bool,
 }
 
 /// How an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The model said all it had to say.
+    /// The answer is complete.
     Whole,
-    /// It was cut at the limit of tokens.
+    /// The token limit cut it.
     Cut,
-    /// The provider withheld the rest of it, or all of it.
+    /// The provider withheld some or all of it.
     Withheld,
     /// The provider ended it early for another reason, such as a malformed call.
     Unfinished,
@@ -206,55 +185,55 @@ impl From<&StopReason> for Ending {
 }
 
 impl TurnReport {
-    /// What a person must know before relying on the answer, or on the limit of money.
+    /// The warning that a user needs before relying on the answer or on the spending limit.
     pub fn caveats(&self) -> impl Iterator<Item = &'static str> {
         let money = self.is_beyond_limits.then_some(
-            "the price of the model is not known, so its answers do not count towards the limit of \
-             money: give the price in models.yaml",
+            "the price of the model is unknown, so its answers do not count towards the spending \
+             limit: set the price in models.yaml",
         );
         self.about_answer().into_iter().chain(money)
     }
 
     fn about_answer(&self) -> Option<&'static str> {
         match self.ending {
-            Ending::Cut => Some("the answer is cut at the limit of tokens"),
+            Ending::Cut => Some("the answer was cut at the token limit"),
             Ending::Withheld => {
                 Some("the provider withheld the rest of the answer: its content filter stopped it")
             }
             Ending::Unfinished => Some("the provider ended the answer before it was complete"),
             Ending::Whole if self.answer.trim().is_empty() => {
-                Some("the model ended without saying anything")
+                Some("the model returned an empty answer")
             }
             Ending::Whole => None,
         }
     }
 }
 
-/// What a turn did.
+/// The result of a turn.
 #[derive(Debug, Clone)]
 pub struct TurnReport {
     /// The turn.
     pub turn: TurnId,
     /// The answer.
     pub answer: String,
-    /// Whether that is all of it.
+    /// Whether the answer is complete.
     pub ending: Ending,
-    /// Who answered last.
+    /// The model that answered last.
     pub model: String,
-    /// What it took and cost.
+    /// Usage and cost.
     pub usage: TokenUsage,
-    /// Whether some of the cost is not known.
+    /// Whether the cost of some calls is unknown.
     pub is_cost_partial: bool,
-    /// Whether there is a limit of money that does not hold, since a price is not known.
+    /// Whether a spending limit cannot be enforced because a price is unknown.
     pub is_beyond_limits: bool,
-    /// How many times the model was asked.
+    /// The number of model requests.
     pub steps: u32,
-    /// The calls, in order: tool and outcome.
+    /// The tool calls, in order: tool and outcome.
     pub calls: Vec<(ToolCall, CallOutcome)>,
     /// The numbers of its messages in the session.
     pub sequences: Vec<Sequence>,
-    /// What an interrupted turn before it left.
-    pub interrupted: Option<Interrupted>,
-    /// How many earlier messages the model was not shown.
+    /// The interrupted turn before it.
+    pub interrupted: Option<InterruptedTurnSummary>,
+    /// The number of messages that the last request did not contain: left out, or summarized.
     pub left_out: usize,
 }

@@ -1,4 +1,5 @@
-//! What a turn left whose process died: its results are taken over, and what nobody knows is asked.
+//! Resumes a turn whose process died: takes over its stored results, and asks about calls whose
+//! outcome is unknown.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,53 +8,56 @@ use std::sync::Arc;
 use cleveragents_domain::{InvocationOutcome, LeaseSubject, LeaseToken, ToolInvocation, Turn};
 use cleveragents_models::{ChatMessage, Picture, ToolCall, ToolResult};
 use cleveragents_store::{blobs, invocations, turns};
-use cleveragents_tools::builtin::NOBODY_TO_ANSWER;
-use cleveragents_tools::ports::{Question, Reply};
-use cleveragents_tools::untrusted;
+use cleveragents_tools::builtin::is_unanswered;
+use cleveragents_tools::ports::{Question, QuestionKind, Reply};
+use cleveragents_tools::{ShownOutput, data_for_model, with_model_names};
 
 use super::error::TurnError;
-use super::request::{Interrupted, TurnRequest};
+use super::request::{InterruptedTurnSummary, TurnRequest};
 use super::secrets;
 use super::service::{Running, TurnService};
-use crate::unknown_outcome::{AGAIN, DONE, NOT_DONE};
+use crate::observer::AgentEvent;
+use crate::unknown_outcome::{ASSUME_DONE, ASSUME_NOT_DONE, RETRY};
 
-/// The error of a call that was cut off and is made again. Whoever finds it as the last word on a call was cut off
-/// himself before he could begin, and makes it.
+/// The error of an interrupted call that is made again. When it is the last row of a call, the
+/// retry itself was interrupted before it started, and the call is made again.
 const MADE_AGAIN: &str = "interrupted: it is made again";
 
 impl TurnService {
-    /// Goes on with a turn where it stopped.
+    /// Resumes a turn where it stopped.
     pub(super) fn resume(
         &self,
         request: &TurnRequest<'_>,
         turn: Turn,
         fence: (LeaseSubject, LeaseToken),
-    ) -> Result<(Running, Interrupted), TurnError> {
+    ) -> Result<(Running, InterruptedTurnSummary), TurnError> {
         let mut running = self.load(turn, fence)?;
         self.show_pictures(request, &mut running)?;
-        let interrupted = Interrupted {
+        let interrupted = InterruptedTurnSummary {
             turn: running.turn.id,
             doubtful: self.doubtful(&running)?,
             is_resumed: true,
         };
-        request.observer.recovered(&interrupted);
+        let event = AgentEvent::turn_recovered(&interrupted);
+        request.observer.event(&event);
         Ok((running, interrupted))
     }
 
-    /// Ends a turn that was interrupted, since something else is asked now.
+    /// Ends an interrupted turn, because the user asks something else.
     pub(super) fn close(
         &self,
         request: &TurnRequest<'_>,
         turn: Turn,
         fence: (LeaseSubject, LeaseToken),
-    ) -> Result<Interrupted, TurnError> {
+    ) -> Result<InterruptedTurnSummary, TurnError> {
         let mut running = self.load(turn, fence)?;
-        let interrupted = Interrupted {
+        let interrupted = InterruptedTurnSummary {
             turn: running.turn.id,
             doubtful: self.doubtful(&running)?,
             is_resumed: false,
         };
-        request.observer.recovered(&interrupted);
+        let event = AgentEvent::turn_recovered(&interrupted);
+        request.observer.event(&event);
         if let Some(calls) = waiting(&running) {
             let known = self.known_results(request, &running, &calls)?;
             let results = calls
@@ -106,7 +110,7 @@ impl TurnService {
         })
     }
 
-    /// Gives the results of a loaded turn their pictures again, which are kept with the calls.
+    /// Restores the images in the results of a loaded turn. They are stored with the calls.
     fn show_pictures(
         &self,
         request: &TurnRequest<'_>,
@@ -133,7 +137,7 @@ impl TurnService {
         Ok(())
     }
 
-    /// The rows of the calls that the last answer made: of several for one call, the last.
+    /// The rows of the calls of the last answer; for each call the last one.
     fn rows_of(
         &self,
         running: &Running,
@@ -163,8 +167,8 @@ impl TurnService {
         Ok(tools)
     }
 
-    /// Results that need no call: those that are stored, and those that a person gives for calls of
-    /// which nobody knows what came. `None` for calls that are to run, as all are that were asked for just now.
+    /// Results that need no call: stored ones, and those that the user gives for calls whose
+    /// outcome is unknown. `None` for calls that have to run, such as all calls of a new answer.
     pub(super) fn known_results(
         &self,
         request: &TurnRequest<'_>,
@@ -180,9 +184,9 @@ impl TurnService {
             .map(|call| match rows.get(&call.id) {
                 None => Ok(None),
                 Some(row) if row.outcome == InvocationOutcome::Running => {
-                    self.settle_doubt(request, row)
+                    self.resolve_unknown_outcome(request, row)
                 }
-                // It had no effect, and somebody may be there now.
+                // The call had no effect, and a user may be present now.
                 Some(row) if is_for_a_person(row) => Ok(None),
                 Some(row) if row.error.as_deref() == Some(MADE_AGAIN) => Ok(None),
                 Some(row) => Ok(Some(self.stored_result(request, row)?)),
@@ -195,7 +199,7 @@ impl TurnService {
             .collect()
     }
 
-    fn settle_doubt(
+    fn resolve_unknown_outcome(
         &self,
         request: &TurnRequest<'_>,
         row: &ToolInvocation,
@@ -204,36 +208,42 @@ impl TurnService {
             None
         } else {
             let text = format!(
-                "The call of `{}` with {} was begun, and the program ended before it knew the result. \
-                 What shall be done about it?",
+                "The call of `{}` with {} was interrupted before its result was stored. What \
+                 should be done about it?",
                 row.tool, row.arguments
             );
-            let options = [AGAIN, DONE, NOT_DONE].map(str::to_owned);
+            let options = [RETRY, ASSUME_DONE, ASSUME_NOT_DONE].map(str::to_owned);
             let reply = request.tools.approver.question(&Question {
+                kind: QuestionKind::UnknownOutcome,
                 text: &text,
                 options: &options,
             });
             match reply {
-                Reply::Text(answer) if answer == AGAIN => None,
-                Reply::Text(answer) if answer == DONE => Some(
-                    "The program was interrupted during this call. A person says that it was done; \
-                     what it answered is lost."
+                Reply::Text(answer) if answer == RETRY => None,
+                Reply::Text(answer) if answer == ASSUME_DONE => Some(
+                    "The program was interrupted during this call. The user confirms that it was \
+                     done; its result is lost."
                         .to_owned(),
                 ),
-                Reply::Text(answer) if answer == NOT_DONE => Some(
-                    "The program was interrupted during this call. A person says that it was not done."
+                Reply::Text(answer) if answer == ASSUME_NOT_DONE => Some(
+                    "The program was interrupted during this call. The user confirms that it was \
+                     not done."
                         .to_owned(),
                 ),
-                Reply::NobodyThere if request.settings.keeps_unfinished => {
-                    return Err(TurnError::HumanNeeded(format!(
-                        "the call of `{}` was begun and cut off, and nobody knows whether it took effect: say \
-                         --redo or --skip",
+                Reply::NoUser if request.settings.keeps_unfinished => {
+                    let reason = format!(
+                        "the call of `{}` was interrupted and its outcome is unknown: give --redo \
+                         or --skip",
                         row.tool
-                    )));
+                    );
+                    return Err(TurnError::HumanNeeded {
+                        reason,
+                        rules: Vec::new(),
+                    });
                 }
                 _ => Some(
-                    "The program was interrupted during this call. It is not known whether it took \
-                     effect: look before you call it again."
+                    "The program was interrupted during this call. Its outcome is unknown: check \
+                     before you call it again."
                         .to_owned(),
                 ),
             }
@@ -242,7 +252,7 @@ impl TurnService {
         ended.outcome = InvocationOutcome::Failed;
         let why = match &content {
             None => MADE_AGAIN,
-            Some(_) => "interrupted: it is not known whether it took effect",
+            Some(_) => "interrupted: the outcome is unknown",
         };
         ended.error = Some(why.to_owned());
         self.engine
@@ -255,7 +265,7 @@ impl TurnService {
         }))
     }
 
-    /// The result of a call that ended, from its row.
+    /// The result of a finished call, from its row.
     fn stored_result(
         &self,
         request: &TurnRequest<'_>,
@@ -268,7 +278,7 @@ impl TurnService {
         let mut content = row
             .error
             .as_ref()
-            .map(|error| format!("`{}`: {error}\n", row.tool))
+            .map(|error| with_model_names(&format!("`{}`: {error}\n", row.tool)))
             .unwrap_or_default();
         let mut pictures = Vec::new();
         if let (Some(data), Some(media_type)) = (&output, &row.media_type) {
@@ -280,26 +290,17 @@ impl TurnService {
                 });
             }
         } else if let Some(output) = output {
-            let text = String::from_utf8_lossy(&output);
-            let end = text.floor_char_boundary(request.settings.shown_bytes);
-            // Marks are for models; an agent on another machine is told what a person said.
+            let shown = ShownOutput::truncate(&output, request.settings.shown_bytes);
+            // Tags are for models only; an agent on another machine receives the plain text.
             if request.model.capabilities().tools {
-                content.push_str(&untrusted::mark(&row.tool, &text[..end]));
+                content.push_str(&data_for_model(&row.tool, &shown, row.id));
             } else {
-                content.push_str(&text[..end]);
-            }
-            if end < text.len() {
-                let _never_fails = write!(
-                    content,
-                    "\nOf {} bytes the first {end} are shown. Read on with builtin/output-read: \
-                     {{\"invocation\": \"{}\", \"offset\": {end}}}",
-                    output.len(),
-                    row.id
-                );
+                content.push_str(&shown.head);
+                content.push_str(&shown.tail);
             }
         }
         if content.is_empty() {
-            "Done, without output.".clone_into(&mut content);
+            "Succeeded without output.".clone_into(&mut content);
         }
         Ok(ToolResult {
             pictures,
@@ -310,18 +311,19 @@ impl TurnService {
     }
 }
 
-/// Whether a call was refused, or asked in vain, for want of a person. It is made again when one is there.
+/// Whether a call was refused, or asked without an answer, because no user was present. It is
+/// repeated when one is.
 pub(crate) fn is_for_a_person(row: &ToolInvocation) -> bool {
     match row.outcome {
         InvocationOutcome::Refused => row.reason.as_deref() == Some("nobody_to_approve"),
         InvocationOutcome::Failed => {
-            row.tool == "builtin/ask-user" && row.error.as_deref() == Some(NOBODY_TO_ANSWER)
+            row.tool == "builtin/ask-user" && row.error.as_deref().is_some_and(is_unanswered)
         }
         _ => false,
     }
 }
 
-/// The calls of the last answer that wait for results.
+/// The calls of the last answer that have no results yet.
 fn waiting(running: &Running) -> Option<Vec<ToolCall>> {
     match running.steps.last().map(Arc::as_ref) {
         Some(ChatMessage::Assistant(answer)) if !answer.calls.is_empty() => {

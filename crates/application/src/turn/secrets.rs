@@ -1,7 +1,7 @@
-//! Secrets in what a model says: taken out as it arrives, before anything of it is stored or shown.
+//! Removes secrets from answers of models as they arrive, before anything is stored or shown.
 //!
-//! A call still runs with the arguments that the model wrote. Those are kept in memory only; after a
-//! crash a call that held a secret cannot run any more, and the model is told so.
+//! A call still runs with the arguments that the model wrote. These are kept in memory only; after
+//! a crash a call with a secret cannot run any more, and the model receives an error for it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,8 +23,8 @@ impl Redact for Secrets<'_> {
     }
 }
 
-/// Takes the secrets out of an answer. Gives the arguments as they were of the calls that held one, by
-/// the ids of the calls.
+/// Removes the secrets of an answer. Returns the original arguments of the calls that contained
+/// one, by call id.
 pub(super) fn take_out(
     message: &mut AssistantMessage,
     redactor: &Redactor,
@@ -49,7 +49,7 @@ pub(super) fn take_out(
     written
 }
 
-/// Arguments without secrets, still the JSON that they were; `None` when there is none in them.
+/// Arguments without secrets, as JSON; `None` when they contain no secret.
 fn clean_arguments(arguments: &str, redactor: &Redactor) -> Option<String> {
     match serde_json::from_str::<Value>(arguments) {
         Ok(value) => {
@@ -63,13 +63,13 @@ fn clean_arguments(arguments: &str, redactor: &Redactor) -> Option<String> {
     }
 }
 
-/// The answer to a call of which only the arguments without their secret are left.
+/// The result of a call whose original arguments are lost because they contained a secret.
 pub(super) fn lost(call: &ToolCall) -> Option<ToolResult> {
     call.arguments.contains(MASK).then(|| ToolResult {
         pictures: Vec::new(),
         call_id: call.id.clone(),
-        content: "This call did not run: its arguments held a secret, and secrets are not stored. \
-                  Make the call again if it is needed."
+        content: "This call did not run: its arguments contained a secret, and secrets are not \
+            stored. Make the call again if it is needed."
             .to_owned(),
         is_error: true,
     })

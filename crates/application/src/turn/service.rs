@@ -1,4 +1,4 @@
-//! [`TurnService::tell`]: the loop of a turn.
+//! [`TurnService::run`]: the loop of a turn.
 
 use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
@@ -9,23 +9,27 @@ use cleveragents_domain::{
     Diagnose as _, LeaseSubject, LeaseToken, Message, NewMessage, Role, Sequence, SessionId,
     TokenUsage, ToolInvocationId, Turn, TurnId,
 };
-use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall};
-use cleveragents_store::messages::{Announce, Appended};
-use cleveragents_store::{Engine, UnitOfWork, leases, messages, sessions, turns};
-use cleveragents_tools::{CallOutcome, LoopGuard, ToolName, Verdict};
+use cleveragents_models::{AssistantMessage, ChatMessage, StopReason, ToolCall, Usage};
+use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::{
+    Engine, UnitOfWork, context_summaries, leases, messages, sessions, turns,
+};
+use cleveragents_tools::{CallOutcome, LoopGuard, RefusalReason, Verdict, called_tool};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tracing::field::Empty;
 
-use super::ask::Standing;
+use super::ask::RequestBase;
 use super::calls::CallRunner;
 use super::error::TurnError;
 use super::history;
+use super::report::{self, has_report};
 use super::request::{Ending, TurnReport, TurnRequest};
 use super::take::TakenSession;
 use super::tool_limit::LimitedTools;
 use crate::lease::LeaseService;
 use crate::log_fields::milliseconds;
+use crate::observer::AgentEvent;
 use crate::session::{SessionError, SessionService};
 use crate::tool::{Ahead, Settlement, StoreBudget, StoreLedger};
 
@@ -35,7 +39,7 @@ pub struct TurnService {
     pub(super) engine: Arc<Engine>,
     pub(super) sessions: SessionService,
     pub(super) leases: LeaseService,
-    /// What listens to models. Kept, since connections that are kept belong to it.
+    /// The event loop of model requests. Kept, because pooled connections belong to it.
     runtime: Arc<OnceLock<Runtime>>,
 }
 
@@ -43,16 +47,17 @@ pub struct TurnService {
 pub(super) struct Running {
     pub(super) turn: Turn,
     pub(super) steps: Vec<Arc<ChatMessage>>,
-    /// How many of the steps are stored, or are with the next call. The results of the last calls may not be: the
-    /// rows of those calls hold them, so they are stored together with what follows, in one commit less.
+    /// Number of steps that are stored, or are stored with the next call. The results of the last
+    /// calls may be missing: the rows of those calls hold them, so they are stored with the next
+    /// step, which saves a commit.
     pub(super) stored: usize,
-    /// Of calls that were made: what the model calls them, and their rows.
+    /// Rows of the calls that were made, by the id that the model gave them.
     pub(super) rows: Vec<(String, ToolInvocationId)>,
-    /// Arguments as the model wrote them, of calls that held a secret: never stored.
+    /// Original arguments of calls that contained a secret: never stored.
     pub(super) written: HashMap<String, String>,
-    /// Whether its calls come from the store, where arguments have no secrets.
+    /// Whether its calls come from the store, where secrets in arguments are redacted.
     pub(super) is_loaded: bool,
-    /// What was noted when the question was asked that waits for an answer, by a process that is gone.
+    /// Notes that an earlier process stored for the request that has no answer yet.
     pub(super) noted: Option<Value>,
     pub(super) fence: (LeaseSubject, LeaseToken),
 }
@@ -68,7 +73,7 @@ impl Running {
     }
 }
 
-/// What an answer of the model cost.
+/// The cost of an answer of the model.
 pub(super) struct StepCost {
     pub(super) usage: TokenUsage,
     pub(super) settlement: Settlement,
@@ -97,9 +102,8 @@ impl TurnService {
         Ok(self.runtime.get_or_init(|| made))
     }
 
-    /// Answers a question in a session that was taken, or goes on with the turn that was interrupted
-    /// in it.
-    pub fn tell(
+    /// Answers a question in a locked session, or resumes its interrupted turn.
+    pub fn run(
         &self,
         taken: &mut TakenSession,
         request: &TurnRequest<'_>,
@@ -113,7 +117,7 @@ impl TurnService {
             input_tokens = Empty, output_tokens = Empty, code = Empty,
         );
         let _entered = span.enter();
-        let begun = Instant::now();
+        let started = Instant::now();
         let cancel = request.cancel.child();
         let _guard = taken.lease.guard(&cancel);
         let request = TurnRequest {
@@ -125,22 +129,22 @@ impl TurnService {
             Some(limited) => limited.apply(&request),
             None => request,
         };
-        let told = self.take_turn(taken, &request);
-        match &told {
+        let result = self.take_turn(taken, &request);
+        match &result {
             Ok(report) => {
                 span.record("input_tokens", report.usage.input_tokens.0);
                 span.record("output_tokens", report.usage.output_tokens.0);
                 tracing::info!(
                     turn = %report.turn, steps = report.steps, calls = report.calls.len(),
-                    cost_micro_usd = report.usage.cost_micro_usd.0, duration_ms = milliseconds(begun), "turn finished"
+                    cost_micro_usd = report.usage.cost_micro_usd.0, duration_ms = milliseconds(started), "turn finished"
                 );
             }
             Err(error) => {
                 span.record("code", error.code().as_str());
-                tracing::info!(%error, duration_ms = milliseconds(begun), "turn failed");
+                tracing::info!(%error, duration_ms = milliseconds(started), "turn failed");
             }
         }
-        told
+        result
     }
 
     fn take_turn(
@@ -153,7 +157,7 @@ impl TurnService {
             .prompt
             .as_ref()
             .map(|prompt| {
-                // A key that was pasted goes neither to the model nor into the store.
+                // A pasted key goes neither to the model nor into the store.
                 let prompt = request.redactor.text(prompt).into_owned();
                 self.sessions
                     .message(Role::User, prompt, cleveragents_domain::Metadata::new())
@@ -173,13 +177,13 @@ impl TurnService {
             (None, Some(question)) => (self.begin(request, session, &question, fence)?, None),
             (None, None) => return Err(TurnError::NothingToResume(session)),
         };
-        match self.work(request, &mut running) {
+        match self.run_steps(request, &mut running) {
             Ok(mut report) => {
                 report.sequences = self.end(&running, None)?;
                 report.interrupted = interrupted;
                 Ok(report)
             }
-            Err(error @ (TurnError::Cancelled | TurnError::HumanNeeded(_)))
+            Err(error @ (TurnError::Cancelled | TurnError::HumanNeeded { .. }))
                 if request.settings.keeps_unfinished =>
             {
                 Err(error)
@@ -228,7 +232,7 @@ impl TurnService {
     }
 
     /// The loop.
-    fn work(
+    fn run_steps(
         &self,
         request: &TurnRequest<'_>,
         running: &mut Running,
@@ -256,21 +260,27 @@ impl TurnService {
             interrupted: None,
             left_out: 0,
         };
-        // It died between its last answer and its end: that answer is the one.
+        // The process died between the last answer and the end of the turn: that answer is the
+        // result.
         if let Some(ChatMessage::Assistant(answer)) = running.steps.last().map(Arc::as_ref)
             && answer.calls.is_empty()
         {
             report.answer.clone_from(&answer.text);
             return Ok(report);
         }
-        let outcome = self.go(&runner, running, &mut report);
-        // An answer whose calls did not even begin.
-        ledger.settle()?;
+        // The same after a report.
+        if has_report(&request.reports, &running.steps) {
+            report.answer = last_answer(&running.steps);
+            return Ok(report);
+        }
+        let outcome = self.run_loop(&runner, running, &mut report);
+        // An answer whose calls have not started.
+        ledger.flush()?;
         outcome.map(|()| report)
     }
 
-    /// Asks and answers in turn, until there is an answer without calls.
-    fn go(
+    /// Asks the model and runs its calls, until an answer has no calls.
+    fn run_loop(
         &self,
         runner: &CallRunner<'_>,
         running: &mut Running,
@@ -278,9 +288,15 @@ impl TurnService {
     ) -> Result<(), TurnError> {
         let (request, budget) = (runner.request, runner.budget);
         let mut repetition = LoopGuard::new(3, 6);
-        let standing = Standing::new(request, self.earlier(running.turn.session)?);
+        let session = running.turn.session;
+        let summary = self
+            .engine
+            .read(|reader| context_summaries::newest(reader, session))?;
+        let mut base = RequestBase::new(request, self.earlier(session)?, summary);
+        // The length of the last answer, when it was cut.
+        let mut cut = None;
         loop {
-            // After a crash the last answer may still wait for results.
+            // After a crash the last answer may have calls without results.
             let waiting = match running.steps.last().map(Arc::as_ref) {
                 Some(ChatMessage::Assistant(answer)) if !answer.calls.is_empty() => {
                     Some(answer.calls.clone())
@@ -288,14 +304,18 @@ impl TurnService {
                 _ => None,
             };
             if let Some(calls) = waiting {
-                // A step is what follows one answer; that of a plan is all of its turn.
+                // A step is everything after one answer; a step of a plan is its whole turn.
                 if request.plan.is_some() {
                     budget.go_on_with_step(made(&running.steps));
                 } else {
                     budget.begin_step();
                 }
                 let verdict =
-                    self.answer_calls(runner, running, &calls, report, &mut repetition)?;
+                    self.answer_calls(runner, running, &calls, report, &mut repetition, cut)?;
+                if has_report(&request.reports, &running.steps) {
+                    report.answer = last_answer(&running.steps);
+                    return Ok(());
+                }
                 if let Verdict::Stuck { times } = verdict {
                     return Err(TurnError::Stuck(times));
                 }
@@ -311,12 +331,17 @@ impl TurnService {
                 return Err(TurnError::Exhausted);
             }
             report.steps += 1;
-            request.observer.step(report.steps);
-            let completion = self.ask(runner, running, &standing, report)?;
+            request.observer.event(&AgentEvent::ModelCall {
+                path: None,
+                number: report.steps,
+            });
+            self.compact(runner, running, &mut base, report)?;
+            let completion = self.ask(runner, running, &base, report)?;
+            cut = (completion.stop == StopReason::MaxTokens).then_some(completion.usage);
+            report.model = completion.model.to_string();
             if completion.message.calls.is_empty() {
                 report.ending = Ending::from(&completion.stop);
                 report.answer = completion.message.text;
-                report.model = completion.model.to_string();
                 return Ok(());
             }
             if !request
@@ -341,10 +366,17 @@ impl TurnService {
         calls: &[ToolCall],
         report: &mut TurnReport,
         repetition: &mut LoopGuard,
+        cut: Option<Usage>,
     ) -> Result<Verdict, TurnError> {
-        let known = self.known_results(runner.request, running, calls)?;
+        let mut known = self.known_results(runner.request, running, calls)?;
+        let reports = &runner.request.reports;
+        for (call, known) in calls.iter().zip(&mut known) {
+            if let Some(result) = reports.answer(call) {
+                *known = Some(result);
+            }
+        }
         let done = runner.run(calls, known, &running.written)?;
-        runner.ledger.settle()?;
+        runner.ledger.flush()?;
         let mut worst = Verdict::Fine;
         let mut results = Vec::with_capacity(calls.len());
         let mut human = None;
@@ -356,32 +388,50 @@ impl TurnService {
                 if let Verdict::Repeating { times } | Verdict::Stuck { times } = verdict {
                     let _never_fails = write!(
                         result.content,
-                        "\n(You made this very call {times} times and got the same answer. Do something else.)"
+                        "\n(You made this same call {times} times and got the same result. Do something else.)"
                     );
                 }
                 if matches!(verdict, Verdict::Stuck { .. }) {
                     worst = verdict;
                 }
+                if let Some(usage) = cut {
+                    explain_cut(&mut result.content, &outcome, usage);
+                }
                 if outcome.needs_human() {
-                    human = Some(for_person(call, &outcome));
+                    let rules = outcome.allowing_rules().to_vec();
+                    human = Some((for_person(call, &outcome), rules));
                 }
                 running.rows.push((call.id.clone(), outcome.invocation()));
                 report.calls.push((call.clone(), outcome));
+            } else if result.is_error {
+                // A wrong report that is repeated unchanged.
+                let verdict = repetition.answered(&call.name, &call.arguments, &result.content);
+                if matches!(verdict, Verdict::Stuck { .. }) {
+                    worst = verdict;
+                }
             }
             results.push(result);
         }
-        if let Some(reason) = human {
-            // Whoever goes on finds the calls unanswered, and makes those again that had no effect.
+        if let Some((reason, rules)) = human {
+            // A resumed turn finds the calls without results, and repeats those that had no effect.
             if !runner.request.settings.keeps_unfinished {
                 self.add_step(running, ChatMessage::Tool { results }, None)?;
             }
-            return Err(TurnError::HumanNeeded(reason));
+            return Err(TurnError::HumanNeeded { reason, rules });
+        }
+        if !reports.end_turn(calls, &mut results)
+            && let Some(limit) = runner.request.settings.answer_limit
+            && let Some(warning) = report::limit_warning(report::answers(&running.steps), limit)
+            && let Some(last) = results.last_mut()
+        {
+            last.content.push('\n');
+            last.content.push_str(&warning);
         }
         running.steps.push(ChatMessage::Tool { results }.into());
         Ok(worst)
     }
 
-    /// Stores a step of the turn, with what it cost.
+    /// Stores a step of the turn with its cost.
     pub(super) fn add_step(
         &self,
         running: &mut Running,
@@ -393,7 +443,7 @@ impl TurnService {
         let outcome = self.engine.write(move |unit| store(unit));
         match outcome {
             Ok(()) => running.stored = running.steps.len(),
-            // What is not stored was not said.
+            // Steps that are not stored do not count.
             Err(_) => running
                 .steps
                 .truncate(running.steps.len().saturating_sub(1)),
@@ -401,8 +451,8 @@ impl TurnService {
         Ok(outcome?)
     }
 
-    /// Has an answer stored with the first of the calls that it asks for, in one commit less. What is lost when the
-    /// program dies before that is an answer that had no effect and cost nothing: it is asked for again.
+    /// Stores an answer together with its first call, which saves a commit. A crash before that
+    /// loses an answer that had no effect and cost nothing; the model is asked again.
     pub(super) fn add_answer(
         &self,
         runner: &CallRunner<'_>,
@@ -421,7 +471,7 @@ impl TurnService {
         Ok(())
     }
 
-    /// Stores what is to be kept of the question that is being asked, with the steps that lead to it.
+    /// Stores the notes of the current request, with the steps before it.
     pub(super) fn note(&self, running: &mut Running, note: &Value) -> Result<(), TurnError> {
         let (id, fence, open) = (running.turn.id, running.fence.clone(), running.open_steps());
         let number = (running.steps.len() as u64).saturating_sub(1);
@@ -437,14 +487,14 @@ impl TurnService {
         Ok(())
     }
 
-    /// Ends a turn: all of its messages join the session, or it failed and they join it marked so.
+    /// Ends a turn: all of its messages join the session, marked as failed if the turn failed.
     pub(super) fn end(
         &self,
         running: &Running,
         failure: Option<&str>,
     ) -> Result<Vec<Sequence>, TurnError> {
         let batch = history::stored(running.turn.id, &running.steps, &running.rows, failure)?;
-        let batch: Vec<Appended> = batch.into_iter().map(Appended::from).collect();
+        let batch: Vec<AppendedMessage> = batch.into_iter().map(AppendedMessage::from).collect();
         let (turn, fence) = (running.turn.clone(), running.fence.clone());
         let open = running.open_steps();
         let failure = failure.map(crate::tool::storable);
@@ -454,7 +504,7 @@ impl TurnService {
                 turns::add_step(unit, turn.id, *number, step)?;
             }
             let sequences = messages::append(unit, turn.session, &batch, Announce::Each)?;
-            // Somebody deleted it while the turn was running.
+            // The session was deleted while the turn was running.
             let sequences =
                 sequences.ok_or_else(|| SessionError::NotFound(turn.session.to_string()))?;
             turns::end(unit, &turn, failure.as_deref())?;
@@ -463,8 +513,8 @@ impl TurnService {
     }
 }
 
-/// What stores the steps that are not stored yet, with what the last one cost.
-fn storing(running: &Running, cost: Option<StepCost>) -> Ahead {
+/// Adds the steps that are not stored yet to a unit of work, with the cost of the last one.
+pub(super) fn storing(running: &Running, cost: Option<StepCost>) -> Ahead {
     let (id, session) = (running.turn.id, running.turn.session);
     let (open, fence) = (running.open_steps(), running.fence.clone());
     Arc::new(move |unit: &mut UnitOfWork<'_>| {
@@ -493,27 +543,54 @@ pub(super) fn chat_text(message: &ChatMessage) -> String {
     crate::tool::storable_json(&value).to_string()
 }
 
-/// How JSON writes the one character that PostgreSQL cannot store.
+/// The JSON escape of the one character that PostgreSQL cannot store.
 const NULL_CHARACTER: &str = r"\u0000";
 
-/// What a person is told of a call that waits for one: without the advice that a model is given.
+/// The reason of a waiting call for the user, without the advice for the model.
 fn for_person(call: &ToolCall, outcome: &CallOutcome) -> String {
     let CallOutcome::Refused(refusal) = outcome else {
         let arguments = serde_json::from_str::<Value>(&call.arguments).unwrap_or_default();
         return match arguments["question"].as_str() {
-            Some(question) => format!("nobody is there to answer: {question}"),
+            Some(question) => format!("no user is present to answer: {question}"),
             None => outcome.for_model(),
         };
     };
-    let tool =
-        ToolName::from_wire(&call.name).map_or_else(|_| call.name.clone(), |name| name.to_string());
+    let tool = called_tool(&call.name, &call.arguments);
+    let tool = tool.map_or_else(|| call.name.clone(), |name| name.to_string());
     format!(
         "the call of `{tool}` was refused and did not run: {}",
         refusal.reason
     )
 }
 
-/// How many calls of a turn were made and not refused.
+/// Explains to the model that a call was unreadable because the answer was cut.
+fn explain_cut(content: &mut String, outcome: &CallOutcome, usage: Usage) {
+    let CallOutcome::Refused(refusal) = outcome else {
+        return;
+    };
+    if matches!(refusal.reason, RefusalReason::BadArguments(_)) {
+        let limit = match usage.output_tokens {
+            0 => "the limit of an answer".to_owned(),
+            tokens => format!("{tokens} tokens"),
+        };
+        *content = format!(
+            "Cut at {limit}; the call did not run. Write the file in parts: the first with write_file, the others \
+             with edit_file.\n{content}"
+        );
+    }
+}
+
+/// The last answer of the model as text for users.
+fn last_answer(steps: &[Arc<ChatMessage>]) -> String {
+    let mut newest_first = steps.iter().rev().map(Arc::as_ref);
+    let answer = newest_first.find_map(|step| match step {
+        ChatMessage::Assistant(answer) => Some(history::shown(answer)),
+        _ => None,
+    });
+    answer.unwrap_or_default()
+}
+
+/// Number of calls of a turn that ran.
 fn made(steps: &[Arc<ChatMessage>]) -> u64 {
     let results = steps.iter().filter_map(|message| match message.as_ref() {
         ChatMessage::Tool { results } => Some(results),

@@ -1,4 +1,4 @@
-//! [`TurnService::take`]: a session is taken for one turn; others wait until it is over.
+//! [`TurnService::take`]: locks a session for one turn; other turns wait until it ends.
 
 use std::time::{Duration, Instant};
 
@@ -7,28 +7,29 @@ use cleveragents_process::Cancel;
 use cleveragents_store::turns;
 
 use super::error::TurnError;
-use super::request::TurnObserver;
 use super::service::TurnService;
 use crate::lease::{HeldLease, LeaseError};
+use crate::observer::{AgentEvent, Observer};
 
-/// The first pause before a session is tried again, and the longest one.
+/// The first and the longest pause between attempts to lock a session.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// How to wait for another turn of a session.
 pub struct Waiting<'a> {
-    /// How long.
+    /// Maximum waiting time.
     pub patience: Duration,
-    /// Who is told of it.
-    pub observer: &'a dyn TurnObserver,
-    /// What ends it.
+    /// Receives the event that the turn waits.
+    pub observer: &'a dyn Observer,
+    /// Stops the wait.
     pub cancel: &'a Cancel,
 }
 
 /// A session in which no other turn can run until this value is dropped.
 ///
-/// Whatever else a turn needs alone, such as its sandbox, is taken after it and given back before it:
-/// then whoever waits here holds nothing that the running turn needs, and finds it free afterwards.
+/// Other locks of a turn, such as that of its sandbox, are taken after this one and released before
+/// it. A waiting turn therefore holds nothing that the running turn needs, and finds everything
+/// free afterwards.
 pub struct TakenSession {
     pub(super) session: SessionId,
     pub(super) lease: HeldLease,
@@ -36,14 +37,14 @@ pub struct TakenSession {
 }
 
 impl TakenSession {
-    /// The turn whose process died, with the model and the sandbox it worked with.
+    /// The turn whose process died, with its model and its sandbox.
     pub const fn interrupted(&self) -> Option<&Turn> {
         self.interrupted.as_ref()
     }
 }
 
 impl TurnService {
-    /// Takes a session for one turn; waits for one that is running.
+    /// Locks a session for one turn; waits for a running turn.
     pub fn take(
         &self,
         session: SessionId,
@@ -70,7 +71,7 @@ impl TurnService {
                 other => return Ok(other?),
             }
             if !is_told {
-                waiting.observer.waiting();
+                waiting.observer.event(&AgentEvent::WaitingForSession);
                 is_told = true;
             }
             if waiting.cancel.is_cancelled() {

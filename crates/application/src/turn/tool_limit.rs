@@ -1,7 +1,8 @@
-//! [`LimitedTools`]: fewer declared tools where a provider accepts fewer than there are.
+//! [`LimitedTools`]: declares fewer tools when a provider limits their number.
 //!
-//! Providers refuse a request that declares too many tools (`OpenAI`: 128). What is too much is deferred: requests do not
-//! declare it until the model finds it with `builtin/search-tools` or calls it.
+//! Providers refuse a request that declares too many tools (`OpenAI`: 128). Tools over the limit
+//! are deferred: requests do not declare them until the model finds them with
+//! `builtin/search-tools` or calls them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,22 +12,23 @@ use cleveragents_tools::{Gate, Source, ToolName, ToolSpec};
 use super::ask::{SEARCH_TOOLS, can_run};
 use super::request::{TurnRequest, TurnTools};
 
-/// The tools of a turn whose model accepts fewer than there are.
+/// The tools of a turn whose model accepts fewer than exist.
 pub(super) struct LimitedTools {
     gate: Gate,
     deferred: BTreeSet<ToolName>,
 }
 
-/// The part of a limit that is kept for tools that are found later.
+/// The share of a limit that is reserved for tools that are found later.
 fn room_for_found(most: usize) -> usize {
     most / 4
 }
 
 impl LimitedTools {
-    /// Nothing when all tools can be declared.
+    /// `None` when all tools can be declared.
     pub(super) fn new(request: &TurnRequest<'_>) -> Option<Self> {
         let capabilities = request.model.capabilities();
         let most = usize::try_from(capabilities.max_tools?).unwrap_or(usize::MAX);
+        let most = most.saturating_sub(request.reports.offered.len());
         if !capabilities.tools {
             return None;
         }
@@ -36,12 +38,14 @@ impl LimitedTools {
             .list()
             .filter(|spec| can_run(request, spec) && !known.contains(&spec.name));
         let mut declared: Vec<&ToolSpec> = declared.collect();
+        let is_declared = |spec: &ToolSpec| declared.iter().any(|known| known.name == spec.name);
+        let count = registry.declarations(is_declared).len();
         let most_declared = if known.is_empty() {
             most
         } else {
             most - room_for_found(most)
         };
-        if declared.len() <= most_declared {
+        if count <= most_declared {
             return None;
         }
         // The search itself is declared too, and replaces that of the MCP servers.
@@ -49,7 +53,17 @@ impl LimitedTools {
         declared.sort_by_key(|spec| (rank(spec.source), spec.name.clone()));
         let kept = (most - room_for_found(most)).saturating_sub(1);
         let mut deferred = known.clone();
-        deferred.extend(declared.iter().skip(kept).map(|spec| spec.name.clone()));
+        // Several built-in tools are declared as one.
+        let is_own = |spec: &&&ToolSpec| spec.source == Source::Builtin;
+        let own: Vec<&&ToolSpec> = declared.iter().filter(is_own).collect();
+        let is_declared = |spec: &ToolSpec| own.iter().any(|known| known.name == spec.name);
+        let merged = registry.declarations(is_declared).len();
+        let skipped = if merged <= kept {
+            own.len() + kept - merged
+        } else {
+            kept
+        };
+        deferred.extend(declared.iter().skip(skipped).map(|spec| spec.name.clone()));
         let registry = registry
             .narrowed(|spec| spec.name.to_string() != SEARCH_TOOLS)
             .with_search(|spec| deferred.contains(&spec.name) && can_run(request, spec));
@@ -72,7 +86,7 @@ impl LimitedTools {
     }
 }
 
-/// Which tools are declared first: those of the program, then the user's, then those of others.
+/// The order in which tools are declared: tools of the program, then of the user, then of others.
 fn rank(source: Source) -> u8 {
     match source {
         Source::Builtin => 0,

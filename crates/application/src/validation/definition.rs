@@ -1,4 +1,4 @@
-//! [`Validation`]: what a file says about how to judge.
+//! [`Validation`]: a check as its file defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,33 +11,33 @@ use serde_json::Value;
 
 use super::places;
 
-/// A tool that judges: something passes or does not.
+/// A check that passes or fails.
 #[derive(Debug, Clone)]
 pub struct Validation {
-    /// Its name; tools and validations share one space of names.
+    /// Full name; tools and validations share their names.
     pub name: String,
-    /// What it looks at, for people.
+    /// Description for users.
     pub description: String,
-    /// Whether it stands in the way of applying when it fails.
+    /// Whether a failure blocks the apply.
     pub mode: ValidationMode,
-    /// How it judges.
+    /// How it is performed.
     pub check: ValidationCheck,
-    /// Values in it that nobody may see.
+    /// Secret values in the definition.
     pub keys: Keys,
 }
 
-/// Values of variables that are keys, as far as the names of the variables tell.
+/// Values of variables that are secrets, judging by the names of the variables.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<String>);
 
-/// What the name of a variable that holds a key has in it.
+/// Parts of variable names that indicate a secret.
 const KEY_NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH"];
 
-/// A value that is shorter than this is found everywhere.
+/// Minimum length of a secret; shorter values occur everywhere.
 const SHORTEST_KEY: usize = 6;
 
 impl Keys {
-    /// Remembers the value of a variable when it is a key.
+    /// Records the value of a variable if it is a secret.
     pub(super) fn note(&mut self, name: &str, value: &str) {
         let upper = name.to_uppercase();
         let is_key = KEY_NAMES.iter().any(|word| upper.contains(word));
@@ -46,7 +46,7 @@ impl Keys {
         }
     }
 
-    /// A text without them.
+    /// Redacts the secrets in a text.
     pub fn hide(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for key in &self.0 {
@@ -55,7 +55,7 @@ impl Keys {
         text
     }
 
-    /// A JSON value without them.
+    /// Redacts the secrets in a JSON value.
     pub fn hide_in(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.hide(text)),
@@ -68,7 +68,7 @@ impl Keys {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it contains no secret.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -80,51 +80,51 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// How a validation judges.
+/// How a validation is performed.
 #[derive(Debug, Clone)]
 pub enum ValidationCheck {
-    /// By running a command.
+    /// Runs a command.
     Command(Box<CommandCheck>),
-    /// By calling a tool.
+    /// Calls a tool.
     Wraps(Box<WrappedCheck>),
 }
 
-/// A command line with places for arguments.
+/// A command line with placeholders for arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandLine {
-    /// For a shell.
+    /// Text for a shell.
     Shell(String),
     /// A program and its arguments.
     Words(Vec<String>),
 }
 
-/// A command that judges.
+/// A command whose result decides.
 #[derive(Clone)]
 pub struct CommandCheck {
-    /// What is run.
+    /// Command line.
     pub command: CommandLine,
-    /// How long it may take.
+    /// Time limit.
     pub timeout: Duration,
     /// Whether it may use the network.
     pub network: bool,
-    /// Variables for it. Their values may be secrets.
+    /// Environment variables. Their values may be secrets.
     pub environment: BTreeMap<String, String>,
-    /// The folder in the part to run it in.
+    /// Working directory within the part.
     pub working_directory: Option<TreePath>,
-    /// The exit codes with which it passes.
+    /// Exit codes that count as passed.
     pub exit_codes: Vec<i32>,
-    /// What its output must match.
+    /// Expression that its output must match.
     pub output_matches: Option<Regex>,
-    /// Numbers to take from its output, each by the one group of an expression.
+    /// Numbers to extract from its output, each by an expression with one group.
     pub metrics: BTreeMap<String, Regex>,
-    /// The least that a number may be.
+    /// Minimum value of each metric.
     pub minimum: BTreeMap<String, f64>,
-    /// The most that a number may be.
+    /// Maximum value of each metric.
     pub maximum: BTreeMap<String, f64>,
 }
 
 impl CommandCheck {
-    /// A command for a shell that passes when it succeeds.
+    /// A shell command that passes when it succeeds.
     pub(crate) fn shell(command: String) -> Self {
         Self {
             command: CommandLine::Shell(command),
@@ -151,14 +151,14 @@ impl fmt::Debug for CommandCheck {
     }
 }
 
-/// A tool whose answer is judged.
+/// A tool whose result decides.
 #[derive(Clone)]
 pub struct WrappedCheck {
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What it is called with; texts may have places.
+    /// Arguments of the call; texts may contain placeholders.
     pub arguments: Value,
-    /// Makes a verdict of `output` and `arguments`.
+    /// Computes the verdict from `output` and `arguments`.
     pub transform: Expression,
 }
 
@@ -172,7 +172,7 @@ impl fmt::Debug for WrappedCheck {
 }
 
 impl Validation {
-    /// The names of its places, which arguments must fill.
+    /// The names of its placeholders, which arguments must fill.
     pub fn places(&self) -> BTreeSet<String> {
         match &self.check {
             ValidationCheck::Command(check) => match &check.command {
@@ -185,7 +185,7 @@ impl Validation {
         }
     }
 
-    /// What is wrong with arguments for its places, in words.
+    /// Description of a mismatch between arguments and placeholders.
     pub fn misfit(&self, arguments: &BTreeMap<String, String>) -> Option<String> {
         let wanted = self.places();
         let listed = |names: Vec<&String>| {
@@ -208,12 +208,12 @@ impl Validation {
         }
         let places: Vec<&String> = wanted.iter().collect();
         let there = if places.is_empty() {
-            "it takes none".to_owned()
+            "it accepts none".to_owned()
         } else {
-            format!("it takes {}", listed(places))
+            format!("it accepts {}", listed(places))
         };
         Some(format!(
-            "it has no place for these arguments: {}; {there}",
+            "it has no placeholders for these arguments: {}; {there}",
             listed(unknown)
         ))
     }

@@ -1,86 +1,76 @@
-//! Why something with a validation did not work. A validation that fails is no error.
+//! Errors of validations. A validation that fails is not an error.
 
-use cleveragents_domain::{AttachmentId, Code, Diagnose, PlanId};
-use cleveragents_tools::FileError;
+use cleveragents_domain::{
+    AttachmentId, Code, DefinitionFileError, Diagnose, Hint, PlanId, hint, suggest,
+};
 use serde_json::{Value, json};
 
-use crate::{ProjectError, ResourceError, SandboxError};
+use crate::{DefinitionError, ProjectError, ResourceError, SandboxError};
 
-/// A failure of the service of validations, or of judging at all.
+/// A failure of the validation service, or a validation that could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidationError {
-    /// The file of a validation is wrong.
+    /// The validation cannot be found, read, registered or removed.
     #[error(transparent)]
-    File(#[from] Box<FileError>),
-    /// There is none of this name.
-    #[error("there is no validation named `{name}`")]
-    NotFound {
-        /// The name as it was given.
-        name: String,
-        /// One that is much like it.
-        nearest: Option<String>,
-    },
-    /// There is one of this name.
-    #[error("the validation `{0}` exists already; nothing was changed")]
-    Exists(String),
+    Definition(#[from] DefinitionError),
     /// The name is that of a tool.
-    #[error("`{0}` is a tool and no validation")]
+    #[error("`{0}` is a tool, not a validation")]
     Tool(String),
-    /// It is still attached.
+    /// The validation is still attached.
     #[error("the validation `{name}` is attached {count} times")]
     InUse {
-        /// The validation.
+        /// Name of the validation.
         name: String,
-        /// How often.
+        /// Number of attachments.
         count: usize,
     },
-    /// An attachment could not be any more.
+    /// The new definition does not fit an existing attachment.
     #[error("the validation `{name}` is attached as {attachment}, and there {why}")]
     Misfit {
-        /// The validation.
+        /// Name of the validation.
         name: String,
-        /// The attachment.
+        /// Id of the attachment.
         attachment: AttachmentId,
-        /// What would be wrong.
+        /// Description of the mismatch.
         why: String,
     },
-    /// The arguments do not fit the places.
-    #[error("the validation `{name}` cannot be attached so: {why}")]
+    /// The arguments do not match the placeholders.
+    #[error("the validation `{name}` cannot be attached in this way: {why}")]
     Arguments {
-        /// The validation.
+        /// Name of the validation.
         name: String,
-        /// What is wrong.
+        /// Description of the mismatch.
         why: String,
     },
-    /// It is attached so already.
+    /// The same attachment exists.
     #[error("the validation `{validation}` is attached to `{resource}` already in this way")]
     Attached {
-        /// The validation.
+        /// Name of the validation.
         validation: String,
-        /// The resource.
+        /// Name of the resource.
         resource: String,
     },
-    /// There is no such attachment, or there are several.
+    /// No attachment has this id, or several have this prefix.
     #[error("{} attachment has an id that begins with `{reference}`", if .candidates.is_empty() { "no" } else { "more than one" })]
     AttachmentNotFound {
-        /// What was given.
+        /// The given id or prefix.
         reference: String,
-        /// Some that begin with it.
+        /// Some attachments with this prefix.
         candidates: Vec<AttachmentId>,
     },
-    /// There is no such plan.
+    /// The plan does not exist.
     #[error("plan {0} does not exist")]
     PlanNotFound(PlanId),
-    /// It was stopped before it had judged.
+    /// The validation was cancelled before it had a result.
     #[error("the validation `{0}` was stopped")]
     Cancelled(String),
-    /// Something is wrong with a resource.
+    /// An operation on a resource failed.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// Something is wrong with a project.
+    /// An operation on a project failed.
     #[error(transparent)]
     Project(#[from] ProjectError),
-    /// The sandbox failed, or could not be brought back to what it was.
+    /// The sandbox failed, or could not be restored.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// The store failed.
@@ -88,12 +78,16 @@ pub enum ValidationError {
     Store(#[from] cleveragents_store::Error),
 }
 
+impl From<Box<DefinitionFileError>> for ValidationError {
+    fn from(error: Box<DefinitionFileError>) -> Self {
+        Self::Definition(error.into())
+    }
+}
+
 impl Diagnose for ValidationError {
     fn code(&self) -> Code {
         match self {
-            Self::File(error) => error.code(),
-            Self::NotFound { .. } => Code::ValidationNotFound,
-            Self::Exists(_) => Code::ToolExists,
+            Self::Definition(error) => error.code(),
             Self::Tool(_) => Code::NotAValidation,
             Self::InUse { .. } | Self::Misfit { .. } => Code::ValidationInUse,
             Self::Arguments { .. } => Code::InvalidValidation,
@@ -108,51 +102,38 @@ impl Diagnose for ValidationError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::File(error) => return error.hint(),
-            Self::NotFound {
-                nearest: Some(name),
-                ..
-            } => {
-                return Some(format!(
-                    "did you mean `{name}`? `agents validation list` shows all"
-                ));
-            }
-            Self::NotFound { .. } => "run `agents validation list` to see what there is",
-            Self::Exists(_) => "choose another name, or repeat the command with --update",
-            Self::Tool(_) => "register a validation that wraps the tool: `wraps: TOOL`",
-            Self::InUse { name, .. } => {
-                return Some(format!(
-                    "detach it first; `agents validation attachments --validation {name}` shows where"
-                ));
-            }
-            Self::Misfit { attachment, .. } => {
-                return Some(format!(
-                    "detach it first: `agents validation detach {attachment}`"
-                ));
-            }
-            Self::Arguments { name, .. } => {
-                return Some(format!(
-                    "`agents validation show {name}` shows its arguments; write each as NAME=VALUE"
-                ));
-            }
-            Self::Attached { .. } => "`agents validation attachments` shows all",
-            Self::AttachmentNotFound { .. } => {
-                "give six or more characters of an id; `agents validation attachments` shows them"
-            }
+    fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::Definition(error) => return error.hint(),
+            Self::Tool(_) => "register a validation that wraps the tool: `wraps: TOOL`".into(),
+            Self::InUse { name, .. } => hint!(
+                "detach it first; {} lists its attachments",
+                suggest::validation_attachments_of(name)
+            ),
+            Self::Misfit { attachment, .. } => hint!(
+                "detach it first: {}",
+                suggest::validation_detach(attachment)
+            ),
+            Self::Arguments { name, .. } => hint!(
+                "{} shows its arguments; write each as NAME=VALUE",
+                suggest::validation_show(name)
+            ),
+            Self::Attached { .. } => hint!("{} lists all", suggest::validation_attachments()),
+            Self::AttachmentNotFound { .. } => hint!(
+                "give six or more characters of an id; {} lists them",
+                suggest::validation_attachments()
+            ),
             Self::PlanNotFound(_) | Self::Cancelled(_) => return None,
             Self::Resource(error) => return error.hint(),
             Self::Project(error) => return error.hint(),
             Self::Sandbox(error) => return error.hint(),
             Self::Store(error) => return error.hint(),
-        };
-        Some(hint.to_owned())
+        })
     }
 
     fn details(&self) -> Value {
         match self {
-            Self::File(error) => error.details(),
+            Self::Definition(error) => error.details(),
             Self::AttachmentNotFound { candidates, .. } => json!({"candidates": candidates}),
             Self::InUse { name, count } => json!({"name": name, "attachments": count}),
             Self::Resource(error) => error.details(),

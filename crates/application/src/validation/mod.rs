@@ -1,4 +1,4 @@
-//! Validations: what they are, what they are tied to, and how one judges a sandbox.
+//! Validations: their definitions, attachments, and running them on a sandbox.
 
 mod definition;
 mod error;
@@ -10,9 +10,7 @@ mod service;
 
 pub use definition::{CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck};
 pub use error::ValidationError;
-pub use file::schema as validation_schema;
-pub use runner::{Judgement, ValidationRunner, WrappedTool};
+pub use runner::{ValidationOutcome, ValidationRunner, WrappedTool};
 pub use service::{
-    AddedValidation, AttachRequest, AttachmentQuery, AttachmentView, InEffect,
-    RegisteredValidation, ValidationService,
+    AttachRequest, AttachmentQuery, AttachmentView, EffectiveValidation, ValidationService,
 };

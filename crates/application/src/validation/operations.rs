@@ -1,13 +1,17 @@
 //! The operations on validations and their attachments.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
 use std::collections::BTreeMap;
 
 use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::yaml::Variables;
 use cleveragents_domain::{AttachmentId, Code, PlanId, Timestamp, ValidationMode, ValidationScope};
 use cleveragents_models::Redactor;
-use cleveragents_store::tools::StoredTool;
+use cleveragents_store::definitions::StoredDefinition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,26 +19,25 @@ use serde_json::Value;
 use super::definition::{CommandLine, Validation, ValidationCheck};
 use super::error::ValidationError;
 use super::service::{AttachRequest, AttachmentQuery, AttachmentView};
+use crate::definition::{
+    DefinitionText, add_request, remove_confirmed, remove_request, show_request,
+};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationEntry, OperationError, RemovedDefinition,
-    Requirement, Resolver, confirm_removal, name_filter, redacted, register_mode,
+    Requirement, Resolver, name_filter, redacted,
 };
-use crate::resource::Outcome;
+use crate::resource::{Outcome, Register};
 
 /// The operations on validations.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<AddValidation>(),
-    OperationEntry::of::<ListValidations>(),
-    OperationEntry::of::<ShowValidation>(),
-    OperationEntry::of::<RemoveValidation>(),
-    OperationEntry::of::<AttachValidation>(),
-    OperationEntry::of::<ListAttachments>(),
-    OperationEntry::of::<DetachValidation>(),
+    OperationEntry::new::<AddValidation>(),
+    OperationEntry::new::<ListValidations>(),
+    OperationEntry::new::<ShowValidation>(),
+    OperationEntry::new::<RemoveValidation>(),
+    OperationEntry::new::<AttachValidation>(),
+    OperationEntry::new::<ListAttachments>(),
+    OperationEntry::new::<DetachValidation>(),
 ];
-
-const fn requires(permission: Permission) -> Requirement {
-    Requirement::new(Scope::Registry, permission)
-}
 
 /// A validation. Environment variables appear by name, never with their values.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +51,7 @@ pub struct ValidationInfo {
     pub check: CheckInfo,
 }
 
-/// How a validation decides.
+/// The implementation of a validation.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CheckInfo {
@@ -73,9 +76,9 @@ pub struct CommandCheckInfo {
     pub passes_when: PassCondition,
     /// Regular expressions that read numbers from the output, each with one group.
     pub metrics: BTreeMap<String, String>,
-    /// The least that each of these metrics may be.
+    /// Minimum values of metrics.
     pub minimum: BTreeMap<String, f64>,
-    /// The most that each of these metrics may be.
+    /// Maximum values of metrics.
     pub maximum: BTreeMap<String, f64>,
 }
 
@@ -103,7 +106,7 @@ pub struct ToolCheckInfo {
     /// The tool.
     pub wraps: String,
     pub tool_arguments: Value,
-    /// The expression that makes a verdict of the answer.
+    /// The expression that computes the verdict from the answer.
     pub transform: String,
 }
 
@@ -173,7 +176,7 @@ pub struct StoredValidation {
 impl StoredValidation {
     fn new(
         validation: &Validation,
-        stored: StoredTool,
+        stored: StoredDefinition,
         secrets: &Redactor,
     ) -> Result<Self, OperationError> {
         Ok(Self {
@@ -184,20 +187,6 @@ impl StoredValidation {
             version: stored.version,
         })
     }
-}
-
-/// Registers a validation.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AddValidation {
-    /// The YAML text of its definition.
-    pub text: String,
-    /// The absolute path of the file that holds the text. Ignored for callers on other machines.
-    #[serde(default)]
-    pub source: Option<String>,
-    /// Replace a validation of the same name. The new definition must fit all attachments.
-    #[serde(default)]
-    pub update: bool,
 }
 
 /// The response of `registry/validation/add`.
@@ -214,30 +203,27 @@ pub struct RegisteredValidationInfo {
     pub outcome: Outcome,
 }
 
-impl Operation for AddValidation {
-    const NAME: &'static str = "registry/validation/add";
-    const SUMMARY: &'static str = "Register a validation";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
-    type Response = AddedValidationInfo;
+add_request! {
+    /// Registers a validation.
+    AddValidation("registry/validation/add", "Register a validation") -> AddedValidationInfo;
+    update: "Replace a validation of the same name. The new definition must fit all attachments.";
+    run: add;
+}
 
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.definition(&mut self.text)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<AddedValidationInfo, OperationError> {
-        let file = context.source_of(self.source.as_deref());
-        let register = register_mode(self.update);
-        let added = context
-            .validations()
-            .add(&self.text, &file, register, context.variables())?;
-        let secrets = context.redactor()?;
-        Ok(AddedValidationInfo {
-            validation_registered: RegisteredValidationInfo {
-                stored: StoredValidation::new(&added.validation, added.stored, &secrets)?,
-                outcome: added.outcome,
-            },
-        })
-    }
+fn add(
+    context: &OperationContext,
+    new: DefinitionText<'_>,
+    register: Register,
+) -> Result<AddedValidationInfo, OperationError> {
+    let service = context.validations();
+    let added = service.add(new.text, new.source, register, context.variables())?;
+    let secrets = context.redactor()?;
+    Ok(AddedValidationInfo {
+        validation_registered: RegisteredValidationInfo {
+            stored: StoredValidation::new(&added.definition, added.stored, &secrets)?,
+            outcome: added.outcome,
+        },
+    })
 }
 
 /// Lists validations.
@@ -256,7 +242,7 @@ pub struct ValidationList {
     pub summary: Total,
 }
 
-/// The number of listed things.
+/// The number of listed items.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Total {
     pub total: u64,
@@ -277,7 +263,7 @@ pub enum ListedValidation {
 impl Operation for ListValidations {
     const NAME: &'static str = "registry/validation/list";
     const SUMMARY: &'static str = "List validations";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = ValidationList;
 
     fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -287,14 +273,14 @@ impl Operation for ListValidations {
     fn run(self, context: &OperationContext) -> Result<ValidationList, OperationError> {
         let matches = name_filter(self.pattern.as_deref())?;
         let secrets = context.redactor()?;
-        let mut all = context.validations().list(context.variables())?;
+        let mut all = context.validations().list_registered(context.variables())?;
         all.retain(|registered| {
             let name = &registered.stored.name;
             matches(name) && context.may_read(Scope::Registry, name)
         });
         let listed = all
             .into_iter()
-            .map(|registered| match registered.validation {
+            .map(|registered| match registered.definition {
                 Ok(validation) => redacted(&secrets, &validation.summary())
                     .map(|summary| ListedValidation::Readable(Box::new(summary))),
                 Err(error) => Ok(ListedValidation::Broken {
@@ -319,7 +305,7 @@ pub struct AttachmentInfo {
     pub validation: String,
     pub resource: String,
     pub scope: ValidationScope,
-    /// The project, or the id of the plan; `null` when it holds for every plan.
+    /// The project, or the id of the plan; `null` when it applies to all plans.
     pub scope_target: Option<String>,
     /// Values of the placeholders.
     pub arguments: Value,
@@ -340,13 +326,6 @@ impl From<AttachmentView> for AttachmentInfo {
     }
 }
 
-/// Shows a validation and its attachments.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ShowValidation {
-    pub name: String,
-}
-
 /// The response of `registry/validation/show`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ValidationDetails {
@@ -355,63 +334,41 @@ pub struct ValidationDetails {
     pub attachments: Vec<AttachmentInfo>,
 }
 
-impl Operation for ShowValidation {
-    const NAME: &'static str = "registry/validation/show";
-    const SUMMARY: &'static str = "Show a validation and its attachments";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
-    type Response = ValidationDetails;
-
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.name(&mut self.name, NamedKind::Definition)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<ValidationDetails, OperationError> {
-        let service = context.validations();
-        let found = service.get(&self.name, context.variables())?;
-        let validation = found.validation.map_err(ValidationError::from)?;
-        let query = AttachmentQuery {
-            validation: Some(found.stored.name.clone()),
-            ..AttachmentQuery::default()
-        };
-        let mut attached = service.attachments(&query)?;
-        attached.retain(|view| context.may_read(Scope::Registry, &view.resource));
-        Ok(ValidationDetails {
-            validation: StoredValidation::new(&validation, found.stored, &context.redactor()?)?,
-            attachments: attached.into_iter().map(Into::into).collect(),
-        })
-    }
+show_request! {
+    /// Shows a validation and its attachments.
+    ShowValidation("registry/validation/show", "Show a validation and its attachments") -> ValidationDetails;
+    run: show;
 }
 
-/// Removes a validation that is not attached.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RemoveValidation {
-    pub name: String,
-    /// Confirms the removal; without it nothing is removed.
-    #[serde(default)]
-    pub yes: bool,
+fn show(context: &OperationContext, name: &str) -> Result<ValidationDetails, OperationError> {
+    let service = context.validations();
+    let found = service.get_registered(name, context.variables())?;
+    let validation = found.definition.map_err(ValidationError::from)?;
+    let query = AttachmentQuery {
+        validation: Some(found.stored.name.clone()),
+        ..AttachmentQuery::default()
+    };
+    let mut attached = service.attachments(&query)?;
+    attached.retain(|view| context.may_read(Scope::Registry, &view.resource));
+    Ok(ValidationDetails {
+        validation: StoredValidation::new(&validation, found.stored, &context.redactor()?)?,
+        attachments: attached.into_iter().map(Into::into).collect(),
+    })
 }
 
-impl Operation for RemoveValidation {
-    const NAME: &'static str = "registry/validation/remove";
-    const SUMMARY: &'static str = "Remove a validation";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
-    type Response = RemovedDefinition;
+remove_request! {
+    /// Removes a validation that is not attached.
+    RemoveValidation("registry/validation/remove", "Remove a validation");
+    run: remove;
+}
 
-    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
-        resolver.name(&mut self.name, NamedKind::Definition)
-    }
-
-    fn run(self, context: &OperationContext) -> Result<RemovedDefinition, OperationError> {
-        let service = context.validations();
-        let found = service.get(&self.name, context.variables())?.stored;
-        confirm_removal(&found.name, self.yes)?;
-        let removed = service.remove(&found.name)?;
-        Ok(RemovedDefinition {
-            removed: removed.name,
-            config: removed.source,
-        })
-    }
+fn remove(
+    context: &OperationContext,
+    name: &str,
+    yes: bool,
+) -> Result<RemovedDefinition, OperationError> {
+    let variables: Variables<'_> = context.variables();
+    remove_confirmed(&context.validations(), variables, name, yes, |_| Ok(()))
 }
 
 /// Attaches a validation to a resource: for every plan, for the plans of a project, or for one plan.
@@ -448,7 +405,7 @@ impl Default for ArgumentValues {
 }
 
 impl ArgumentValues {
-    /// The values by name. `-` and `_` in names are the same.
+    /// The values by name. `-` and `_` in names are equivalent.
     pub fn parse(self) -> Result<BTreeMap<String, String>, OperationError> {
         let wrong = |message: String| {
             OperationError::usage(message).with_hint("write each argument once, as NAME=VALUE")
@@ -512,7 +469,7 @@ fn parse_plan(plan: Option<&str>) -> Result<Option<PlanId>, OperationError> {
 impl Operation for AttachValidation {
     const NAME: &'static str = "registry/validation/attach";
     const SUMMARY: &'static str = "Attach a validation to a resource";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = AttachedValidation;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -529,7 +486,7 @@ impl Operation for AttachValidation {
             return Err(OperationError::usage(
                 "a validation is attached for a project or for a plan",
             )
-            .with_hint("give one of `project` and `plan`"));
+            .with_hint("give either `project` or `plan`"));
         }
         let (service, variables) = (context.validations(), context.variables());
         let request = AttachRequest {
@@ -540,8 +497,8 @@ impl Operation for AttachValidation {
             arguments: self.arguments.parse()?,
         };
         let view = service.attach(&request, variables)?;
-        let registered = service.get(&view.attachment.validation, variables)?;
-        let mode = registered.validation.ok().map(|validation| validation.mode);
+        let registered = service.get_registered(&view.attachment.validation, variables)?;
+        let mode = registered.definition.ok().map(|validation| validation.mode);
         Ok(AttachedValidation {
             attachment: NewAttachment {
                 attachment: view.into(),
@@ -579,7 +536,7 @@ pub struct AttachmentList {
 impl Operation for ListAttachments {
     const NAME: &'static str = "registry/validation/attachments";
     const SUMMARY: &'static str = "List the validations that are attached to a resource";
-    const REQUIREMENT: Requirement = requires(Permission::Read);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
     type Response = AttachmentList;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
@@ -631,7 +588,7 @@ pub struct DetachedValidation {
 impl Operation for DetachValidation {
     const NAME: &'static str = "registry/validation/detach";
     const SUMMARY: &'static str = "Detach a validation from a resource";
-    const REQUIREMENT: Requirement = requires(Permission::Manage);
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
     type Response = DetachedValidation;
 
     fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {

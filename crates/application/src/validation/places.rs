@@ -1,7 +1,8 @@
-//! Places in commands: `{name}` is filled with an argument, `{{name}}` is the text `{name}`.
+//! Placeholders in commands: `{name}` is replaced by an argument, `{{name}}` is the literal text
+//! `{name}`.
 //!
-//! A shell never sees the value of an argument as a part of its text: the place becomes a variable
-//! of the environment, in quotes that fit where it stands. So no value can add words or commands.
+//! A shell never receives the value of an argument as part of its text: the placeholder becomes an
+//! environment variable, quoted as its position requires. So no value can add words or commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -9,47 +10,47 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// A place, or a place that is meant as text. `${name}` belongs to the shell.
+/// A placeholder, or an escaped one. `${name}` belongs to the shell.
 static PLACE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\$?\{\{?([a-z][a-z0-9_-]*)\}\}?").ok());
 
-/// The name of an argument as it counts: a hyphen and an underscore are the same.
+/// The canonical name of an argument: hyphen and underscore are equivalent.
 pub(super) fn canonical(name: &str) -> String {
     name.trim().replace('-', "_")
 }
 
-/// What a match is.
-enum Found {
-    /// A place for the argument of this name.
+/// Kind of a match.
+enum PlaceMatch {
+    /// A placeholder for the argument of this name.
     Place(String),
-    /// Text that stays.
+    /// Literal text.
     Text(String),
 }
 
-fn found(captures: &Captures<'_>) -> Found {
+fn classify(captures: &Captures<'_>) -> PlaceMatch {
     let (whole, name) = (&captures[0], &captures[1]);
     if whole.starts_with('$') || whole.starts_with("{{") != whole.ends_with("}}") {
-        // Of `{a}}` only the first brace belongs to the place.
+        // In `{a}}` only the first brace belongs to the placeholder.
         if let Some(inner) = whole
             .strip_suffix('}')
             .filter(|inner| inner.starts_with('{') && inner.ends_with('}'))
         {
             return if inner.starts_with("{{") {
-                Found::Text(whole.to_owned())
+                PlaceMatch::Text(whole.to_owned())
             } else {
-                Found::Place(canonical(name))
+                PlaceMatch::Place(canonical(name))
             };
         }
-        return Found::Text(whole.to_owned());
+        return PlaceMatch::Text(whole.to_owned());
     }
     if whole.starts_with("{{") {
-        Found::Text(whole[1..whole.len() - 1].to_owned())
+        PlaceMatch::Text(whole[1..whole.len() - 1].to_owned())
     } else {
-        Found::Place(canonical(name))
+        PlaceMatch::Place(canonical(name))
     }
 }
 
-/// Puts something in the place of every place; `fill` is given the name and where in the text it is.
+/// Replaces every placeholder; `fill` receives its name and position in the text.
 fn replace(text: &str, mut fill: impl FnMut(&str, usize) -> String) -> String {
     let Some(pattern) = PLACE.as_ref() else {
         return text.to_owned();
@@ -61,9 +62,9 @@ fn replace(text: &str, mut fill: impl FnMut(&str, usize) -> String) -> String {
             continue;
         };
         result.push_str(&text[end..whole.start()]);
-        match found(&captures) {
-            Found::Text(kept) => result.push_str(&kept),
-            Found::Place(name) => {
+        match classify(&captures) {
+            PlaceMatch::Text(kept) => result.push_str(&kept),
+            PlaceMatch::Place(name) => {
                 result.push_str(&fill(&name, whole.start()));
                 if whole.as_str().ends_with("}}") {
                     result.push('}');
@@ -76,7 +77,7 @@ fn replace(text: &str, mut fill: impl FnMut(&str, usize) -> String) -> String {
     result
 }
 
-/// The names of the places in a text.
+/// The names of the placeholders in a text.
 pub(super) fn names(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     replace(text, |name, _| {
@@ -86,7 +87,7 @@ pub(super) fn names(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// The names of the places in all texts of a JSON value.
+/// The names of the placeholders in all texts of a JSON value.
 pub(super) fn names_in(value: &Value) -> BTreeSet<String> {
     match value {
         Value::String(text) => names(text),
@@ -96,14 +97,14 @@ pub(super) fn names_in(value: &Value) -> BTreeSet<String> {
     }
 }
 
-/// A word of a command, or a text, with its places filled. What a value holds is never looked at again.
+/// Fills the placeholders of a text or of a argument of a command. Placeholders in values are not replaced.
 pub(super) fn fill(text: &str, arguments: &BTreeMap<String, String>) -> String {
     replace(text, |name, _| {
         arguments.get(name).cloned().unwrap_or_default()
     })
 }
 
-/// All texts of a JSON value with their places filled.
+/// Fills the placeholders in all texts of a JSON value.
 pub(super) fn fill_in(value: &Value, arguments: &BTreeMap<String, String>) -> Value {
     match value {
         Value::String(text) => Value::String(fill(text, arguments)),
@@ -116,12 +117,12 @@ pub(super) fn fill_in(value: &Value, arguments: &BTreeMap<String, String>) -> Va
     }
 }
 
-/// The variable that holds an argument for a shell.
+/// The environment variable with an argument for a shell.
 pub(super) fn variable(name: &str) -> String {
     format!("CLEVERAGENTS_ARGUMENT_{}", name.to_uppercase())
 }
 
-/// Which quotes a place in a text for a shell stands in.
+/// The quotes around a placeholder in a shell text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quotes {
     None,
@@ -129,7 +130,7 @@ enum Quotes {
     Double,
 }
 
-/// The quotes that are open in front of a place.
+/// The quotes that are open before a placeholder.
 fn quotes_before(text: &str) -> Quotes {
     let mut quotes = Quotes::None;
     let mut letters = text.chars();
@@ -148,7 +149,7 @@ fn quotes_before(text: &str) -> Quotes {
     quotes
 }
 
-/// A text for a shell in which every place is a variable.
+/// A shell text in which every placeholder is a variable.
 pub(super) fn for_shell(text: &str) -> String {
     replace(text, |name, at| {
         let variable = format!("${{{}}}", variable(name));
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(fill("{if(x){y}} {{y}}", &arguments), "{if(x){z}} {y}");
     }
 
-    /// Whatever a value holds, the shell hands it on as one word and does nothing else with it.
+    /// The shell passes any value on as one word and does not interpret it.
     #[test]
     fn a_shell_sees_values_as_single_words_in_any_quotes() {
         let hostile = "a b; touch /nowhere/x $(echo c) `echo d` ' \" \\ *";

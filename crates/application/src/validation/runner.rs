@@ -1,4 +1,4 @@
-//! [`ValidationRunner`]: judges a sandbox, and leaves it as it was.
+//! [`ValidationRunner`]: runs validations on a sandbox, and leaves it unchanged.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cleveragents_actors::Names;
 use cleveragents_domain::{Code, Diagnose as _};
-use cleveragents_process::{Cancel, Ending, Finished};
+use cleveragents_process::{Cancel, CommandResult, Ending};
 use cleveragents_tools::Access;
 use cleveragents_tools::ports::{Command, PortError, Workspace as _};
 use serde_json::{Map, Value, json};
@@ -17,47 +17,47 @@ use super::definition::{
 };
 use super::error::ValidationError;
 use super::places;
-use super::service::InEffect;
+use super::service::EffectiveValidation;
 use crate::tool::SandboxWorkspace;
 
-/// Calls a tool for a validation that wraps it: its name and arguments, and what it said, or why it
-/// failed. It is to be called as one that only reads.
+/// Calls the tool that a validation wraps, with its name and arguments; returns its output, or the
+/// reason of its failure. The call must be made as read-only.
 pub type WrappedTool<'w> = &'w dyn Fn(&str, &Value) -> Result<String, String>;
 
-/// What a validation found.
+/// Result of a validation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judgement {
-    /// Whether all is well.
+pub struct ValidationOutcome {
+    /// Whether all conditions are met.
     pub passed: bool,
-    /// What it says, for people and models.
+    /// Message for users and models.
     pub message: String,
-    /// What it measured.
+    /// Measured values.
     pub data: Option<Value>,
-    /// What it printed; of a long output the beginning and the end.
+    /// Its output; the beginning and the end of a long one.
     pub output: Vec<u8>,
-    /// How long it took.
+    /// Run time.
     pub duration: Duration,
 }
 
-/// Judges sandboxes.
+/// Runs validations.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ValidationRunner;
 
-/// So much of the beginning and of the end of an output is kept.
+/// Number of bytes kept of the beginning and of the end of an output.
 const KEPT: usize = 1 << 20;
 
-/// The shells to run commands with, the first that is there.
+/// Shells for commands; the first installed one is used.
 const SHELLS: [(&str, &[&str]); 2] = [("bash", &["--noprofile", "--norc", "-c"]), ("sh", &["-c"])];
 
-/// The beginning and the end of what comes.
+/// The beginning and the end of a stream.
 #[derive(Default)]
-struct Kept {
+struct HeadAndTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: usize,
 }
 
-impl Kept {
+impl HeadAndTail {
     fn push(&mut self, bytes: &[u8]) {
         let room = KEPT.saturating_sub(self.head.len()).min(bytes.len());
         self.head.extend_from_slice(&bytes[..room]);
@@ -78,9 +78,9 @@ impl Kept {
     }
 }
 
-/// What came of looking, before it is told.
+/// Intermediate result of a validation.
 struct Verdict {
-    /// What speaks against; nothing when it passed.
+    /// Reasons of the failure; empty when it passed.
     against: Vec<String>,
     data: Map<String, Value>,
     output: Vec<u8>,
@@ -97,22 +97,22 @@ impl Verdict {
 }
 
 impl ValidationRunner {
-    /// Judges the part of a sandbox that holds the resource of an attachment. The sandbox is the same
-    /// afterwards, byte for byte. Only what keeps it from judging at all is an error.
-    pub fn judge(
+    /// Validates the part of a sandbox that contains the resource of an attachment. The sandbox is
+    /// unchanged afterwards, byte for byte. Only a validation that could not run is an error.
+    pub fn validate(
         self,
-        in_effect: &InEffect,
+        in_effect: &EffectiveValidation,
         workspace: &SandboxWorkspace,
         cancel: &Cancel,
         wrapped: WrappedTool<'_>,
-    ) -> Result<Judgement, ValidationError> {
+    ) -> Result<ValidationOutcome, ValidationError> {
         let resource = in_effect.resource.name.to_string();
         let Some(part) = workspace.part_of(&resource) else {
             let why = format!(
                 "the sandbox `{}` has no part for the resource `{resource}`",
                 workspace.name()
             );
-            return Ok(told(Verdict::failed(why), Duration::ZERO));
+            return Ok(outcome_of(Verdict::failed(why), Duration::ZERO));
         };
         let place = Ground {
             workspace,
@@ -122,7 +122,7 @@ impl ValidationRunner {
         Self::look(&in_effect.validation, &in_effect.arguments, &place, wrapped)
     }
 
-    /// Judges a sandbox by hand: its only part, or the folder of all.
+    /// Validates a sandbox on request of the user: its only part, or the folder of all.
     pub fn try_out(
         self,
         validation: &Validation,
@@ -130,7 +130,7 @@ impl ValidationRunner {
         workspace: &SandboxWorkspace,
         cancel: &Cancel,
         wrapped: WrappedTool<'_>,
-    ) -> Result<Judgement, ValidationError> {
+    ) -> Result<ValidationOutcome, ValidationError> {
         let place = Ground {
             workspace,
             part: None,
@@ -144,44 +144,44 @@ impl ValidationRunner {
         arguments: &BTreeMap<String, String>,
         ground: &Ground<'_>,
         wrapped: WrappedTool<'_>,
-    ) -> Result<Judgement, ValidationError> {
+    ) -> Result<ValidationOutcome, ValidationError> {
         if let Some(why) = validation.misfit(arguments) {
-            return Ok(told(Verdict::failed(why), Duration::ZERO));
+            return Ok(outcome_of(Verdict::failed(why), Duration::ZERO));
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let (verdict, changes) = ground.workspace.without_trace(|| match &validation.check {
             ValidationCheck::Command(check) => run(check, arguments, ground),
             ValidationCheck::Wraps(check) => Ok(call(check, arguments, wrapped)),
         })?;
-        let elapsed = begun.elapsed();
+        let elapsed = started.elapsed();
         if ground.cancel.is_cancelled() {
             return Err(ValidationError::Cancelled(validation.name.clone()));
         }
         let mut verdict = match verdict {
             Ok(verdict) => verdict,
-            // It never judged, so it did not pass.
+            // It could not run, so it did not pass.
             Err(error) => Verdict::failed(cannot_run(&error)),
         };
         if !changes.is_empty() {
             let count = changes.len();
             verdict.data.insert("taken_back".to_owned(), json!(count));
         }
-        let mut judgement = told(verdict, elapsed);
+        let mut judgement = outcome_of(verdict, elapsed);
         hide(&mut judgement, &validation.keys);
         Ok(judgement)
     }
 }
 
-/// Where a validation looks.
+/// Where a validation runs.
 struct Ground<'g> {
     workspace: &'g SandboxWorkspace,
     part: Option<String>,
     cancel: &'g Cancel,
 }
 
-fn told(verdict: Verdict, duration: Duration) -> Judgement {
+fn outcome_of(verdict: Verdict, duration: Duration) -> ValidationOutcome {
     let passed = verdict.against.is_empty();
-    Judgement {
+    ValidationOutcome {
         passed,
         message: if passed {
             "it passed".to_owned()
@@ -197,13 +197,13 @@ fn told(verdict: Verdict, duration: Duration) -> Judgement {
 fn cannot_run(error: &PortError) -> String {
     let hint = error
         .hint()
-        .map(|hint| format!(" ({hint})"))
+        .map(|hint| format!(" ({})", hint.neutral()))
         .unwrap_or_default();
     format!("it could not be run: {error}{hint}")
 }
 
-/// Takes the keys of a validation out of what came of it.
-fn hide(judgement: &mut Judgement, keys: &Keys) {
+/// Redacts the secrets of a validation in its result.
+fn hide(judgement: &mut ValidationOutcome, keys: &Keys) {
     if keys.is_empty() {
         return;
     }
@@ -213,21 +213,21 @@ fn hide(judgement: &mut Judgement, keys: &Keys) {
     judgement.data = judgement.data.as_ref().map(|data| keys.hide_in(data));
 }
 
-/// Runs a command and looks at how it ended and what it printed.
+/// Runs a command and checks its exit code and output.
 fn run(
     check: &CommandCheck,
     arguments: &BTreeMap<String, String>,
     ground: &Ground<'_>,
 ) -> Result<Verdict, PortError> {
-    let heard = RefCell::new(Kept::default());
-    let finished = exec(check, arguments, ground, &heard)?;
-    let output = heard.into_inner().finish();
+    let captured = RefCell::new(HeadAndTail::default());
+    let finished = exec(check, arguments, ground, &captured)?;
+    let output = captured.into_inner().finish();
     let text = String::from_utf8_lossy(&output).into_owned();
     let mut against = Vec::new();
     let mut data = Map::new();
     if let Some(limit) = finished.exceeded {
         against.push(format!(
-            "it was stopped with all it had started: it exceeded {limit}"
+            "it and its child processes were stopped: it exceeded {limit}"
         ));
     }
     match finished.ending {
@@ -240,7 +240,7 @@ fn run(
         }
         Ending::Signalled(signal) => against.push(format!("signal {signal} ended it")),
         Ending::TimedOut => against.push(format!(
-            "it was stopped with all it had started at its time limit of {} seconds",
+            "it and its child processes were stopped at its time limit of {} seconds",
             check.timeout.as_secs_f64()
         )),
         Ending::Cancelled => against.push("it was stopped".to_owned()),
@@ -261,7 +261,7 @@ fn run(
     })
 }
 
-/// The command of a check as it ran, for people.
+/// The command of a check as it ran, for messages.
 fn command_text(check: &CommandCheck, arguments: &BTreeMap<String, String>) -> String {
     match &check.command {
         CommandLine::Shell(text) => places::fill(text, arguments),
@@ -279,8 +279,8 @@ fn exec(
     check: &CommandCheck,
     arguments: &BTreeMap<String, String>,
     ground: &Ground<'_>,
-    heard: &RefCell<Kept>,
-) -> Result<Finished, PortError> {
+    captured: &RefCell<HeadAndTail>,
+) -> Result<CommandResult, PortError> {
     let mut environment: Vec<(OsString, OsString)> = check
         .environment
         .iter()
@@ -321,19 +321,19 @@ fn exec(
             network: check.network,
             readable: Vec::new(),
         };
-        let hear = |_, bytes: &[u8]| heard.borrow_mut().push(bytes);
-        match ground.workspace.exec(&command, &hear, ground.cancel) {
+        let capture = |_, bytes: &[u8]| captured.borrow_mut().push(bytes);
+        match ground.workspace.exec(&command, &capture, ground.cancel) {
             Err(error) if error.code() == Code::ProgramNotFound && number + 1 < count => {}
             other => return other,
         }
     }
-    // There is always a last one, which is returned whatever becomes of it.
+    // The last shell always exists, so its result is returned in any case.
     Err(PortError::new(cleveragents_store::Error::Internal(
         "no command to run".to_owned(),
     )))
 }
 
-/// Takes numbers from the output and compares them with their limits.
+/// Extracts numbers from the output and compares them with their limits.
 fn measure(
     check: &CommandCheck,
     text: &str,
@@ -358,7 +358,7 @@ fn measure(
                 found.insert(name.clone(), json!(number));
             }
             None if least.is_some() || most.is_some() => {
-                against.push(format!("its output does not say what {name} is"));
+                against.push(format!("its output has no value for `{name}`"));
             }
             None => {}
         }
@@ -368,13 +368,13 @@ fn measure(
     }
 }
 
-/// A number as programs print it, `1,234.5` included.
+/// Parses a number as programs print it, including `1,234.5`.
 fn number(text: &str) -> Option<f64> {
     let plain = text.trim().replace([',', '_', ' '], "");
     plain.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// What a transform can look up.
+/// Names that a transform can use.
 struct Scope {
     output: Value,
     arguments: Value,
@@ -390,7 +390,7 @@ impl Names for Scope {
     }
 }
 
-/// Calls a tool and judges what it said.
+/// Calls a tool and evaluates its output.
 fn call(
     check: &WrappedCheck,
     arguments: &BTreeMap<String, String>,
@@ -414,13 +414,13 @@ fn call(
         Ok(Value::Bool(true)) => {}
         Ok(Value::Bool(false)) => {
             let text = check.transform.text();
-            verdict.against.push(format!("`{text}` does not hold"));
+            verdict.against.push(format!("`{text}` is false"));
         }
         Ok(Value::Object(mut fields)) if fields.get("passed").is_some_and(Value::is_boolean) => {
             if fields.get("passed") != Some(&Value::Bool(true)) {
                 let message = fields.get("message").and_then(Value::as_str);
                 let message = message.filter(|message| !message.trim().is_empty());
-                let message = message.unwrap_or("the transform says that it did not pass");
+                let message = message.unwrap_or("the transform returned that it did not pass");
                 verdict.against.push(message.to_owned());
             }
             match fields.remove("data") {
@@ -432,11 +432,11 @@ fn call(
             }
         }
         Ok(other) => verdict.against.push(format!(
-            "the transform gives `{other}`, neither true or false nor a map with `passed`"
+            "the transform returned `{other}`, neither true or false nor a map with `passed`"
         )),
         Err(error) => verdict
             .against
-            .push(format!("the transform has no value here: {error}")),
+            .push(format!("the transform failed: {error}")),
     }
     verdict
 }

@@ -1,82 +1,60 @@
-//! [`ValidationService`]: the validations there are, and what they are tied to.
+//! Registered validations and their attachments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 
 use cleveragents_domain::yaml::Variables;
 use cleveragents_domain::{
-    Attachment, AttachmentId, PlanId, ProjectId, Resource, ResourceId, Timestamp, ValidationScope,
-    check_prefix, nearest,
+    Attachment, AttachmentId, DefinitionFileError, DefinitionKind, PlanId, ProjectId, Resource,
+    ResourceId, Timestamp, ValidationScope,
 };
-use cleveragents_store::tools::{StoredTool, ToolKind};
+use cleveragents_store::definitions::{self, StoredDefinition};
 use cleveragents_store::validations::{self, AttachmentFilter};
-use cleveragents_store::{Engine, Reader, UnitOfWork, plans, projects, resources, tools};
-use cleveragents_tools::{FileError, Registry, ToolName};
+use cleveragents_store::{Reader, UnitOfWork, plans, projects, resources};
+use cleveragents_tools::{Registry, ToolName};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::definition::Validation;
 use super::error::ValidationError;
 use super::{file, places};
+use crate::definition::{DefinitionService, DefinitionText, DefinitionType, find_definition};
 use crate::project::find_project;
-use crate::resource::{Outcome, Register, find_resource};
+use crate::reference::{find_referenced, unnamed};
+use crate::resource::find_resource;
 
-/// How many candidates an ambiguous reference is answered with.
-const CANDIDATES: u64 = 20;
-
-/// A validation as it is registered.
-#[derive(Debug)]
-pub struct RegisteredValidation {
-    /// Its file and its dates.
-    pub stored: StoredTool,
-    /// What the file says now, with the variables of now.
-    pub validation: Result<Validation, Box<FileError>>,
-}
-
-/// A validation that was just registered.
-#[derive(Debug)]
-pub struct AddedValidation {
-    /// What its file says.
-    pub validation: Validation,
-    /// Its file and its dates.
-    pub stored: StoredTool,
-    /// Whether it is new or took the place of another.
-    pub outcome: Outcome,
-}
-
-/// What to tie to what.
+/// An attachment to create.
 #[derive(Debug, Clone, Default)]
 pub struct AttachRequest {
-    /// The resource: an id, the beginning of one, or a name.
+    /// The resource: name, id or prefix of an id.
     pub resource: String,
     /// The name of the validation.
     pub validation: String,
-    /// The project in whose plans it is to hold. Not together with a plan.
+    /// The project whose plans it applies to. Excludes a plan.
     pub project: Option<String>,
-    /// The one plan in which it is to hold.
+    /// The only plan that it applies to.
     pub plan: Option<PlanId>,
-    /// What its places are filled with.
+    /// Values of its placeholders.
     pub arguments: BTreeMap<String, String>,
 }
 
-/// Which attachments are meant, as people name things.
+/// Filter for attachments.
 #[derive(Debug, Clone, Default)]
 pub struct AttachmentQuery {
-    /// Of this validation.
+    /// Only attachments of this validation.
     pub validation: Option<String>,
-    /// To this resource.
+    /// Only attachments to this resource.
     pub resource: Option<String>,
-    /// In this project.
+    /// Only attachments for this project.
     pub project: Option<String>,
-    /// In this plan.
+    /// Only attachments for this plan.
     pub plan: Option<PlanId>,
 }
 
-/// An attachment with the names of what it ties.
+/// An attachment with the names of its resource and scope.
 #[derive(Debug, Clone)]
 pub struct AttachmentView {
-    /// The attachment.
+    /// Stored attachment.
     pub attachment: Attachment,
     /// The name of the resource.
     pub resource: String,
@@ -84,59 +62,98 @@ pub struct AttachmentView {
     pub scope_target: Option<String>,
 }
 
-/// A validation that judges a plan, by way of an attachment.
+/// A validation that applies to a plan, through an attachment.
 #[derive(Debug, Clone)]
-pub struct InEffect {
-    /// The attachment.
+pub struct EffectiveValidation {
+    /// Id of the attachment.
     pub attachment_id: AttachmentId,
-    /// What judges.
+    /// The validation to run.
     pub validation: Validation,
-    /// The hash of its file and of the arguments: another hash, another judgement.
+    /// The hash of its file and of the arguments: another hash requires another run.
     pub definition_hash: String,
-    /// What is judged.
+    /// The resource to validate.
     pub resource: Resource,
-    /// Where the attachment holds.
+    /// Scope of the attachment.
     pub scope: ValidationScope,
-    /// The name of the project, or the id of the plan, in which it holds.
+    /// The name of the project, or the id of the plan, of the scope.
     pub scope_target: Option<String>,
-    /// What the places are filled with.
+    /// Values of its placeholders.
     pub arguments: BTreeMap<String, String>,
 }
 
-/// Keeps validations.
-#[derive(Clone)]
-pub struct ValidationService {
-    engine: Arc<Engine>,
-}
+/// The registered validations and their attachments.
+pub type ValidationService = DefinitionService<Validation>;
 
-/// The whole name of a validation.
-fn whole_name(name: &str) -> String {
-    ToolName::from_wire(name.trim()).map_or_else(|_| name.to_owned(), |name| name.to_string())
-}
+impl DefinitionType for Validation {
+    const KIND: DefinitionKind = DefinitionKind::Validation;
+    type Reading<'a> = Variables<'a>;
+    type Error = ValidationError;
 
-/// The file of a validation; a tool of that name is told apart from nothing.
-fn find(reader: &mut dyn Reader, name: &str) -> Result<StoredTool, ValidationError> {
-    let whole = whole_name(name);
-    match tools::get(reader, &whole)? {
-        Some(stored) if stored.kind == ToolKind::Validation => Ok(stored),
-        Some(_) => Err(ValidationError::Tool(whole)),
-        None if Registry::with_builtins().get(&whole).is_ok() => Err(ValidationError::Tool(whole)),
-        None => {
-            let all = tools::list(reader, ToolKind::Validation)?;
-            let known = all.iter().map(|stored| stored.name.as_str());
-            Err(ValidationError::NotFound {
-                name: name.to_owned(),
-                nearest: nearest::best(name, known),
-            })
+    fn read(
+        text: DefinitionText<'_>,
+        _: &[StoredDefinition],
+        variables: Variables<'_>,
+    ) -> Result<Self, Box<DefinitionFileError>> {
+        file::read(text.text, Path::new(text.source), variables).map_err(Box::new)
+    }
+
+    fn schema() -> Value {
+        file::schema()
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn complete_name(name: &str) -> String {
+        ToolName::from_wire(name.trim()).map_or_else(|_| name.to_owned(), |name| name.to_string())
+    }
+
+    /// Reports the name of a tool as such, not as unknown.
+    fn explain_missing(
+        reader: &mut dyn Reader,
+        name: &str,
+        _: Variables<'_>,
+    ) -> Result<Option<ValidationError>, ValidationError> {
+        let name = Self::complete_name(name);
+        let is_tool = Registry::with_builtins().get(&name).is_ok()
+            || definitions::get(reader, DefinitionKind::Tool, &name)?.is_some();
+        Ok(is_tool.then_some(ValidationError::Tool(name)))
+    }
+
+    /// A new text must still match all attachments.
+    fn on_update(&self, unit: &mut UnitOfWork<'_>) -> Result<(), ValidationError> {
+        check_attachments(unit, self)
+    }
+
+    fn check_taken(reader: &mut dyn Reader, name: &str) -> Result<(), ValidationError> {
+        match definitions::get(reader, DefinitionKind::Tool, name)? {
+            Some(_) => Err(ValidationError::Tool(name.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    fn check_unused(
+        reader: &mut dyn Reader,
+        found: &StoredDefinition,
+        _: &[StoredDefinition],
+    ) -> Result<(), ValidationError> {
+        match of_validation(reader, &found.name)?.len() {
+            0 => Ok(()),
+            count => Err(ValidationError::InUse {
+                name: found.name.clone(),
+                count,
+            }),
         }
     }
 }
 
-fn read(stored: &StoredTool, variables: Variables<'_>) -> Result<Validation, Box<FileError>> {
-    file::read(&stored.definition, Path::new(&stored.source), variables).map_err(Box::new)
+/// The text of the validation with a name.
+fn find(reader: &mut dyn Reader, name: &str) -> Result<StoredDefinition, ValidationError> {
+    find_definition::<Validation>(reader, name, &|_| None)
 }
 
-/// The arguments of an attachment as they count.
+/// The arguments of an attachment with canonical names.
 fn arguments_of(attachment: &Attachment) -> BTreeMap<String, String> {
     serde_json::from_value(attachment.arguments.clone()).unwrap_or_default()
 }
@@ -156,103 +173,15 @@ fn hash(definition: &str, arguments: &Value) -> String {
     format!("sha256:{}", hex::encode(hash))
 }
 
-impl ValidationService {
-    /// A service over a store.
-    pub const fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
-    }
-
-    /// The registered validations, those included whose files cannot be read any more.
-    pub fn list(
-        &self,
-        variables: Variables<'_>,
-    ) -> Result<Vec<RegisteredValidation>, ValidationError> {
-        let all = self
-            .engine
-            .read(|reader| tools::list(reader, ToolKind::Validation))?;
-        let read = |stored: StoredTool| RegisteredValidation {
-            validation: read(&stored, variables),
-            stored,
-        };
-        Ok(all.into_iter().map(read).collect())
-    }
-
-    /// A validation by its name, also one whose file cannot be read any more.
-    pub fn get(
-        &self,
-        name: &str,
-        variables: Variables<'_>,
-    ) -> Result<RegisteredValidation, ValidationError> {
-        let stored = self.engine.read(|reader| find(reader, name))?;
-        Ok(RegisteredValidation {
-            validation: read(&stored, variables),
-            stored,
-        })
-    }
-
-    /// Registers the validation that the text of a file describes. The text is kept, so that the file
-    /// may go. A new text must still fit all attachments.
-    pub fn add(
-        &self,
-        text: &str,
-        source: &Path,
-        register: Register,
-        variables: Variables<'_>,
-    ) -> Result<AddedValidation, ValidationError> {
-        let validation = file::read(text, source, variables).map_err(Box::new)?;
-        let (new, text, source) = (
-            validation.clone(),
-            text.to_owned(),
-            source.display().to_string(),
-        );
-        let (stored, outcome) = self.engine.write(move |unit| {
-            let (kind, name) = (ToolKind::Validation, new.name.as_str());
-            let outcome = if tools::insert(unit, kind, name, &text, &source)? {
-                Outcome::Created
-            } else if register == Register::Update
-                && tools::update(unit, kind, name, &text, &source)?
-            {
-                check_attachments(unit, &new)?;
-                Outcome::Updated
-            } else if find(unit, name)?.kind == kind {
-                return Err(ValidationError::Exists(name.to_owned()));
-            } else {
-                return Err(ValidationError::Tool(name.to_owned()));
-            };
-            Ok((find(unit, name)?, outcome))
-        })?;
-        Ok(AddedValidation {
-            validation,
-            stored,
-            outcome,
-        })
-    }
-
-    /// Removes a validation that is not attached any more.
-    pub fn remove(&self, name: &str) -> Result<StoredTool, ValidationError> {
-        let name = name.to_owned();
-        self.engine.write(move |unit| {
-            let found = find(unit, &name)?;
-            let attached = of_validation(unit, &found.name)?;
-            if !attached.is_empty() {
-                return Err(ValidationError::InUse {
-                    name: found.name,
-                    count: attached.len(),
-                });
-            }
-            tools::remove(unit, ToolKind::Validation, &found.name)?;
-            Ok(found)
-        })
-    }
-
-    /// Ties a validation to a resource: everywhere, in the plans of a project, or in one plan.
+impl DefinitionService<Validation> {
+    /// Attaches a validation to a resource: for all plans, the plans of a project, or one plan.
     pub fn attach(
         &self,
         request: &AttachRequest,
         variables: Variables<'_>,
     ) -> Result<AttachmentView, ValidationError> {
-        let registered = self.get(&request.validation, variables)?;
-        let validation = registered.validation?;
+        let registered = self.get_registered(&request.validation, variables)?;
+        let validation = registered.definition?;
         let arguments = canonical(&request.arguments);
         if let Some(why) = validation.misfit(&arguments) {
             return Err(ValidationError::Arguments {
@@ -261,9 +190,9 @@ impl ValidationService {
             });
         }
         let (id, request) = (AttachmentId::generate(), request.clone());
-        self.engine.write(move |unit| {
+        self.engine().write(move |unit| {
             resources::lock(unit)?;
-            // It may have become another one since it was read, or be gone.
+            // It may have been changed or removed since it was read.
             let name = find(unit, &validation.name)?.name;
             let resource = find_resource(unit, &request.resource)?;
             let project = match &request.project {
@@ -296,28 +225,28 @@ impl ValidationService {
         })
     }
 
-    /// Unties a validation, by the id of the attachment or its beginning.
+    /// Detaches a validation, by the id of the attachment or a prefix of it.
     pub fn detach(&self, reference: &str) -> Result<AttachmentView, ValidationError> {
         let reference = reference.to_owned();
-        self.engine.write(move |unit| {
+        self.engine().write(move |unit| {
             let view = find_attachment(unit, &reference)?;
             validations::detach(unit, &view.attachment)?;
             Ok(view)
         })
     }
 
-    /// An attachment, by its id or the beginning of that.
+    /// An attachment, by its id or a prefix of it.
     pub fn attachment(&self, reference: &str) -> Result<AttachmentView, ValidationError> {
-        self.engine
+        self.engine()
             .read(|reader| find_attachment(reader, reference))
     }
 
-    /// The attachments that are meant, oldest first.
+    /// The matching attachments, oldest first.
     pub fn attachments(
         &self,
         query: &AttachmentQuery,
     ) -> Result<Vec<AttachmentView>, ValidationError> {
-        self.engine.read(|reader| {
+        self.engine().read(|reader| {
             let filter = AttachmentFilter {
                 validation: match &query.validation {
                     Some(name) => Some(find(reader, name)?.name),
@@ -341,25 +270,25 @@ impl ValidationService {
         })
     }
 
-    /// The validations that judge a plan of these projects on these resources, oldest attachment
-    /// first. One that is attached to a resource in several ways with the same arguments judges once,
-    /// by the narrowest attachment. One whose file cannot be read is an error, never passed over.
+    /// The validations that apply to a plan of these projects on these resources, oldest attachment
+    /// first. A validation that is attached to a resource several times with the same arguments runs
+    /// once, by the narrowest attachment. One with an invalid file is an error, never skipped.
     pub fn for_plan(
         &self,
         plan: PlanId,
         projects: &[ProjectId],
         resources: &[ResourceId],
         variables: Variables<'_>,
-    ) -> Result<Vec<InEffect>, ValidationError> {
+    ) -> Result<Vec<EffectiveValidation>, ValidationError> {
         let found = self
-            .engine
+            .engine()
             .read(|reader| in_effect(reader, plan, projects, resources))?;
         found
             .into_iter()
             .map(|(stored, resource, view)| {
-                Ok(InEffect {
+                Ok(EffectiveValidation {
                     attachment_id: view.attachment.id,
-                    validation: read(&stored, variables)?,
+                    validation: Validation::read((&stored).into(), &[], variables)?,
                     definition_hash: hash(&stored.definition, &view.attachment.arguments),
                     resource,
                     scope: view.attachment.scope(),
@@ -370,7 +299,8 @@ impl ValidationService {
             .collect()
     }
 
-    /// The attachments of [`Self::for_plan`], each with the hash of what it does, within a unit of work.
+    /// The attachments of [`Self::for_plan`], each with the hash of its definition, within a unit of
+    /// work.
     pub(crate) fn judging(
         reader: &mut dyn Reader,
         plan: PlanId,
@@ -386,13 +316,13 @@ impl ValidationService {
     }
 }
 
-/// What judges a plan, as it is stored.
+/// The stored attachments that apply to a plan.
 fn in_effect(
     reader: &mut dyn Reader,
     plan: PlanId,
     projects: &[ProjectId],
     resources: &[ResourceId],
-) -> Result<Vec<(StoredTool, Resource, AttachmentView)>, ValidationError> {
+) -> Result<Vec<(StoredDefinition, Resource, AttachmentView)>, ValidationError> {
     let mut found = Vec::new();
     for attachment in validations::attachments(reader, &AttachmentFilter::default())? {
         let holds = match (attachment.plan, attachment.project) {
@@ -432,7 +362,7 @@ fn of_validation(reader: &mut dyn Reader, name: &str) -> Result<Vec<Attachment>,
     Ok(validations::attachments(reader, &filter)?)
 }
 
-/// Refuses a new text whose places the attachments do not fill.
+/// Refuses a new text whose placeholders the attachments do not fill.
 fn check_attachments(
     unit: &mut UnitOfWork<'_>,
     validation: &Validation,
@@ -453,17 +383,17 @@ fn find_attachment(
     reader: &mut dyn Reader,
     reference: &str,
 ) -> Result<AttachmentView, ValidationError> {
-    let not_found = |candidates: Vec<AttachmentId>| ValidationError::AttachmentNotFound {
-        reference: reference.to_owned(),
-        candidates,
-    };
-    let prefix = check_prefix(reference).map_err(|_| not_found(Vec::new()))?;
-    let mut found = validations::with_prefix(reader, &prefix, CANDIDATES)?;
-    if found.len() != 1 {
-        let candidates = found.iter().map(|attachment| attachment.id);
-        return Err(not_found(candidates.collect()));
-    }
-    view(reader, found.remove(0))
+    let found = find_referenced(
+        reader,
+        reference,
+        unnamed,
+        |reader, prefix, limit| Ok(validations::with_prefix(reader, prefix, limit)?),
+        |found| ValidationError::AttachmentNotFound {
+            reference: reference.to_owned(),
+            candidates: found.iter().map(|attachment| attachment.id).collect(),
+        },
+    )?;
+    view(reader, found)
 }
 
 fn view(

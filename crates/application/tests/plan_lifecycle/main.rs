@@ -1,10 +1,21 @@
 //! A plan from strategize to apply, below every front end: real sandboxes and repositories, a scripted model, both
 //! databases.
+//!
+//! The tests have a `main` of their own, because the stages of a confined command are this program started again.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "a test runner reports how the tests went"
+)]
+
+mod operations;
 mod support;
+mod thread;
+
+use std::process::ExitCode;
 
 use cleveragents_application::{
-    Queued, Scheduler, Worker, WorkerOptions, WorkerSummary, phase_to_execute,
+    QueueEntry, Scheduler, Worker, WorkerOptions, WorkerSummary, phase_to_execute,
 };
 use cleveragents_domain::{PlanPhase, PlanStage};
 use cleveragents_process::Cancel;
@@ -13,24 +24,86 @@ use cleveragents_tools::ports::Approval;
 
 use support::{User, Workshop, git};
 
+const TESTS: &[(&str, fn())] = &[
+    (
+        "a_plan_goes_from_strategize_to_apply_without_a_front_end",
+        a_plan_goes_from_strategize_to_apply_without_a_front_end,
+    ),
+    (
+        "a_worker_runs_queued_plans_and_ends_when_idle",
+        a_worker_runs_queued_plans_and_ends_when_idle,
+    ),
+    (
+        "no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting",
+        no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting,
+    ),
+    (
+        "a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running",
+        a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running,
+    ),
+    (
+        "a_review_does_not_count_for_what_changed_after_it",
+        a_review_does_not_count_for_what_changed_after_it,
+    ),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(code) = cleveragents_process::stage_main(&arguments) {
+        return code.into();
+    }
+    let filters: Vec<String> = arguments[1..]
+        .iter()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let is_list = arguments.iter().any(|argument| argument == "--list");
+    let (mut passed, mut failed) = (0, 0);
+    for (name, test) in [TESTS, operations::TESTS, thread::TESTS].concat() {
+        if !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter)) {
+            continue;
+        }
+        if is_list {
+            println!("{name}: test");
+            continue;
+        }
+        if std::panic::catch_unwind(test).is_ok() {
+            println!("test {name} ... ok");
+            passed += 1;
+        } else {
+            println!("test {name} ... FAILED");
+            failed += 1;
+        }
+    }
+    if is_list {
+        return ExitCode::SUCCESS;
+    }
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {result}. {passed} passed; {failed} failed; 0 ignored");
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
 /// Writes the file, and reports it done.
-const MODEL: &str = r#"
-at_end: fail
+pub(crate) const MODEL: &str = r#"
+at_end: repeat_last
 answers:
-- when: 'Think out a plan'
+- when: '^Make the strategy'
   text: |
     {"summary": "Write it", "risk": 0.1,
      "steps": [{"title": "Write price.txt", "description": "Write right.", "files": ["price.txt"]}]}
-- when: 'Carry out step 1'
+- when: '^Execute step 1 of 1'
   text: I write it.
   calls:
   - {name: builtin/file-write, arguments: {path: price.txt, content: "right\n"}}
-- when: 'Judge whether these criteria'
+- when: '^Review the result'
   text: '{"criteria": [{"number": 1, "met": true, "evidence": "price.txt:1"}]}'
 - text: The file is written.
 "#;
 
-#[test]
 fn a_plan_goes_from_strategize_to_apply_without_a_front_end() {
     for database in TestDatabase::each() {
         let workshop = Workshop::new(&database, MODEL);
@@ -64,14 +137,13 @@ fn a_plan_goes_from_strategize_to_apply_without_a_front_end() {
     }
 }
 
-#[test]
 fn a_worker_runs_queued_plans_and_ends_when_idle() {
     for database in TestDatabase::each() {
         let workshop = Workshop::new(&database, MODEL);
         let plan = workshop.plan("trusted");
         workshop
             .plans
-            .queue(plan.id, &Queued::default())
+            .queue(plan.id, &QueueEntry::default())
             .expect("queued");
         let cancel = Cancel::new();
         let runtime = || Ok(workshop.runtime());
@@ -105,9 +177,8 @@ fn a_worker_runs_queued_plans_and_ends_when_idle() {
     }
 }
 
-#[test]
 fn no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting() {
-    use cleveragents_application::{DriveOptions, LeaseService, PlanFrontEnd, Unheard};
+    use cleveragents_application::{DriveOptions, LeaseService, NoObserver, PlanFrontEnd};
     use cleveragents_domain::{Code, Diagnose as _, LeaseSubject, Ttl};
     for database in TestDatabase::each() {
         let workshop = Workshop::new(&database, MODEL);
@@ -118,7 +189,7 @@ fn no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting() {
             .expect("the only slot");
         let cancel = Cancel::new();
         cancel.cancel();
-        let user = User::answering(Approval::NobodyThere);
+        let user = User::answering(Approval::NoUser);
         let outcome = Scheduler::new(std::sync::Arc::clone(&workshop.engine), 1).run(
             &workshop.plans,
             &plan,
@@ -129,7 +200,7 @@ fn no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting() {
             &workshop.runtime(),
             PlanFrontEnd {
                 approver: &user,
-                observer: &Unheard,
+                observer: &NoObserver,
                 cancel: &cancel,
             },
         );
@@ -140,7 +211,6 @@ fn no_more_plans_run_than_the_limit_and_a_cancelled_one_stops_waiting() {
     }
 }
 
-#[test]
 fn a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running() {
     for database in TestDatabase::each() {
         let workshop = Workshop::new(&database, MODEL);
@@ -157,13 +227,13 @@ fn a_phase_that_cannot_run_leaves_the_plan_errored_and_not_running() {
 
 /// Reviews once with success; after guidance that breaks the file, a second review finds that out.
 const REVIEWED_TWICE: &str = r#"
-at_end: fail
+at_end: repeat_last
 answers:
-- when: 'Think out a plan'
+- when: '^Make the strategy'
   text: |
     {"summary": "Write it", "risk": 0.1,
      "steps": [{"title": "Write price.txt", "description": "Write right.", "files": ["price.txt"]}]}
-- when: 'Carry out step 1'
+- when: '^Execute step 1 of 1'
   text: I write it.
   calls:
   - {name: builtin/file-write, arguments: {path: price.txt, content: "right\n"}}
@@ -171,12 +241,11 @@ answers:
   text: I follow the guidance.
   calls:
   - {name: builtin/file-write, arguments: {path: price.txt, content: "broken\n"}}
-- when: 'Judge whether these criteria[^@]*price.txt'
+- when: '^Review the result[^@]*price.txt'
   text: '{"criteria": [{"number": 1, "met": true, "evidence": "price.txt:1"}]}'
 - text: Done.
 "#;
 
-#[test]
 fn a_review_does_not_count_for_what_changed_after_it() {
     for database in TestDatabase::each() {
         let workshop = Workshop::new(&database, REVIEWED_TWICE);

@@ -6,21 +6,27 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use cleveragents_application::{
-    ActionService, AgentRuntime, DefaultActors, DriveOptions, EffectiveSafety, LinkRequest,
-    NewProject, NewResource, PlanDefaults, PlanFrontEnd, PlanService, ProjectService, Register,
-    ResourceService, RuntimeOptions, SandboxService, SessionService, Unheard, UseAction,
+    ActionService, AgentRuntime, Application, DefaultActors, DriveOptions, EffectiveSafety,
+    LinkRequest, NewProject, NewResource, NoObserver, OperationSettings, PlanDefaults,
+    PlanFrontEnd, PlanService, PlanSettings, ProcessEnvironment, ProjectService, Register,
+    ResourceService, RuntimeOptions, RuntimeRequest, SandboxPolicy, SandboxService, SessionService,
+    UseAction,
 };
-use cleveragents_domain::{Plan, PlanId, PlanPhase};
+use cleveragents_domain::{Hint, Plan, PlanId, PlanPhase};
 use cleveragents_models::{Catalogue, CatalogueOptions};
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
+use serde_json::Value;
 
 /// The file of the scripted model.
 const SCRIPT: &str = "model.yaml";
 
-/// An approver that gives one answer and records what it was asked about.
+/// The file with all requests and answers of the model.
+const REQUESTS: &str = "requests.jsonl";
+
+/// An approver that gives one answer and records its requests.
 pub(crate) struct User {
     pub(crate) approval: Approval,
     pub(crate) asked: Mutex<Vec<String>>,
@@ -45,7 +51,7 @@ impl Approver for User {
     fn question(&self, question: &Question<'_>) -> Reply {
         let mut asked = self.asked.lock().expect("no panic");
         asked.push(question.text.to_owned());
-        Reply::NobodyThere
+        Reply::NoUser
     }
 }
 
@@ -62,6 +68,17 @@ pub(crate) struct Workshop {
 impl Workshop {
     /// A repository with one commit, and a model that answers from `script`.
     pub(crate) fn new(database: &TestDatabase, script: &str) -> Self {
+        let done = "price.txt says right";
+        Self::with(database, script, done, &[("price.txt", "wrong\n")])
+    }
+
+    /// The same with another definition of done and these files.
+    pub(crate) fn with(
+        database: &TestDatabase,
+        script: &str,
+        done: &str,
+        files: &[(&str, &str)],
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let base = std::fs::canonicalize(folder.path()).expect("it exists");
         let (repository, home) = (base.join("shop"), base.join("home"));
@@ -69,7 +86,11 @@ impl Workshop {
         std::fs::create_dir_all(&home).expect("a folder");
         std::fs::write(home.join(SCRIPT), script).expect("a file");
         git(&repository, &["init", "-q", "-b", "main"]);
-        std::fs::write(repository.join("price.txt"), "wrong\n").expect("a file");
+        for (name, content) in files {
+            let path = repository.join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, content).expect("a file");
+        }
         git(&repository, &["add", "."]);
         git(&repository, &["commit", "-q", "-m", "first"]);
         let engine = database.open();
@@ -87,11 +108,11 @@ impl Workshop {
             home,
             _folder: folder,
         };
-        workshop.register();
+        workshop.register(done);
         workshop
     }
 
-    fn register(&self) {
+    fn register(&self, done: &str) {
         let engine = || Arc::clone(&self.engine);
         let resource = NewResource {
             type_name: "git-checkout".to_owned(),
@@ -104,8 +125,13 @@ impl Workshop {
         resources
             .add(&resource, Register::New)
             .expect("the resource is registered");
+        self.create_project("local/shop");
+        self.create_action("local/fix", done);
+    }
+
+    fn create_project(&self, name: &str) {
         let project = NewProject {
-            name: "local/shop".to_owned(),
+            name: name.to_owned(),
             links: vec![LinkRequest {
                 resource: "local/shop".to_owned(),
                 alias: None,
@@ -113,33 +139,50 @@ impl Workshop {
             }],
             ..NewProject::default()
         };
-        ProjectService::new(engine())
+        ProjectService::new(Arc::clone(&self.engine))
             .create(project)
             .expect("the project is created");
-        let action = "name: local/fix\ndescription: Fix the price\ndefinition_of_done: price.txt says right\n";
-        ActionService::new(engine())
-            .create(action, "a test", Register::New, &|_| None)
+    }
+
+    fn create_action(&self, name: &str, done: &str) {
+        let action = serde_json::json!({
+            "name": name, "description": "Fix the price", "definition_of_done": done,
+        });
+        ActionService::new(Arc::clone(&self.engine))
+            .add(&action.to_string(), "a test", Register::New, &|_| None)
             .expect("the action is created");
     }
 
-    /// What agents run with, as any front end would build it.
+    /// The runtime as any front end would build it.
     pub(crate) fn runtime(&self) -> AgentRuntime {
-        let options = CatalogueOptions::new(Arc::new(|_: &str| None), &self.home);
-        AgentRuntime::new(RuntimeOptions {
-            engine: Arc::clone(&self.engine),
-            catalogue: Catalogue::new(options).expect("a catalogue"),
-            default_model: Some(format!("scripted/{SCRIPT}").parse().expect("a name")),
-            home: self.home.clone(),
-            sandboxes: self.home.join("sandboxes"),
-            working_folder: self.home.clone(),
-            variables: Arc::new(|_: &str| None),
-            max_message_bytes: 1 << 20,
-            budget_per_session: None,
-            budget_per_day: None,
-            safety: EffectiveSafety::combine(Vec::new(), Vec::new()),
-            warn: Arc::new(|text: &str| panic!("nothing is left out: {text}")),
-        })
-        .expect("a runtime")
+        runtime(&self.engine, &self.home)
+    }
+
+    /// The operations of the database, with the same runtime.
+    pub(crate) fn application(&self) -> Application {
+        let home = self.home.clone();
+        Application::new(
+            Arc::clone(&self.engine),
+            OperationSettings {
+                max_message_bytes: 1 << 20,
+                automation_profile: "supervised".to_owned(),
+                sandboxes: self.home.join("sandboxes"),
+                process: ProcessEnvironment {
+                    runtime: Arc::new(move |request: &RuntimeRequest<'_>| {
+                        Ok(runtime(&request.engine, &home))
+                    }),
+                    ..ProcessEnvironment::default()
+                },
+                sandbox_policy: SandboxPolicy::default(),
+                plans: PlanSettings::default(),
+            },
+        )
+    }
+
+    /// A project and an action in a namespace, for remote callers.
+    pub(crate) fn share_in(&self, namespace: &str) {
+        self.create_project(&format!("{namespace}/shop"));
+        self.create_action(&format!("{namespace}/fix"), "price.txt says right");
     }
 
     /// A plan of the action, with an automation profile.
@@ -171,14 +214,36 @@ impl Workshop {
         };
         let front_end = PlanFrontEnd {
             approver: user,
-            observer: &Unheard,
+            observer: &NoObserver,
             cancel: &Cancel::new(),
         };
         self.plans
             .drive(plan.id, &options, &self.runtime(), front_end)
     }
 
-    /// How many times the reviewer was asked.
+    /// The requests that the model got so far, in order.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        let recorded = std::fs::read_to_string(self.home.join(REQUESTS)).expect("a recording");
+        let lines = recorded.lines();
+        let exchanges = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        exchanges
+            .filter(|exchange| exchange["request"].is_object())
+            .map(|mut exchange| exchange["request"].take())
+            .collect()
+    }
+
+    /// The paths that differ between the sandbox of a plan and its origin.
+    pub(crate) fn changed_in_sandbox(&self, plan: &Plan) -> Vec<String> {
+        let sandboxes = SandboxService::new(Arc::clone(&self.engine), self.home.join("sandboxes"));
+        let name = plan.sandbox.as_deref().expect("a sandbox");
+        let mut open = sandboxes.open(name).expect("it has no owner");
+        let diff = sandboxes.diff(&mut open).expect("a diff");
+        let parts = diff.parts.iter();
+        let changes = parts.flat_map(|part| &part.changes);
+        changes.map(|change| change.path.to_string()).collect()
+    }
+
+    /// The number of requests to the reviewer.
     pub(crate) fn reviews(&self, plan: PlanId) -> usize {
         let steps = self
             .engine
@@ -198,7 +263,29 @@ impl Workshop {
     }
 }
 
-/// Runs git and returns what it printed.
+fn runtime(engine: &Arc<Engine>, home: &Path) -> AgentRuntime {
+    let options = CatalogueOptions {
+        record: Some(home.join(REQUESTS)),
+        ..CatalogueOptions::new(Arc::new(|_: &str| None), home)
+    };
+    AgentRuntime::new(RuntimeOptions {
+        engine: Arc::clone(engine),
+        catalogue: Catalogue::new(options).expect("a catalogue"),
+        default_model: Some(format!("scripted/{SCRIPT}").parse().expect("a name")),
+        home: home.to_owned(),
+        sandboxes: home.join("sandboxes"),
+        working_folder: home.to_owned(),
+        variables: Arc::new(|_: &str| None),
+        max_message_bytes: 1 << 20,
+        budget_per_session: None,
+        budget_per_day: None,
+        safety: EffectiveSafety::combine(Vec::new(), Vec::new()),
+        warn: Arc::new(|warning: &Hint| panic!("nothing is left out: {}", warning.neutral())),
+    })
+    .expect("a runtime")
+}
+
+/// Runs git and returns its output.
 pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .arg("-C")

@@ -1,4 +1,4 @@
-//! Edits: what a person, a shell or a program may do to a folder, at random.
+//! Random edits: those of a user, a shell or a program in a folder.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::tree::{
     Entry, FILE_MODES, FOLDER_MODES, Tree, at, content, name, set_mode, target, walk,
 };
 
-/// One of the paths for which something holds.
+/// One of the paths that satisfy a condition.
 fn some(tree: &Tree, dice: &mut Dice, wanted: impl Fn(&Entry) -> bool) -> Option<Vec<u8>> {
     let paths: Vec<&Vec<u8>> = tree
         .iter()
@@ -24,7 +24,7 @@ fn some(tree: &Tree, dice: &mut Dice, wanted: impl Fn(&Entry) -> bool) -> Option
     (!paths.is_empty()).then(|| (*dice.pick(&paths)).clone())
 }
 
-/// A path at which nothing is, in a folder that is there.
+/// A free path in an existing folder.
 pub(crate) fn fresh(tree: &Tree, dice: &mut Dice) -> Option<Vec<u8>> {
     let mut path = match dice.roll(2) {
         0 => Vec::new(),
@@ -50,7 +50,7 @@ fn remove(place: &Path) {
     }
 }
 
-/// Changes bytes without a trace in size and time of modification.
+/// Changes bytes, but neither size nor time of modification.
 fn edit_in_secret(place: &Path) {
     let before = fs::symlink_metadata(place).expect("a file");
     let mut bytes = fs::read(place).expect("a file");
@@ -85,7 +85,7 @@ fn make_anything(place: &Path, dice: &mut Dice) {
     }
 }
 
-/// Makes an edit where permissions forbid it, as an owner does who grants them for a moment.
+/// Makes an edit where permissions forbid it, like an owner who grants them for a moment.
 fn granted<T>(root: &Path, edit: impl FnOnce(&Tree) -> T) -> T {
     let tree = walk(root);
     if rustix::process::geteuid().is_root() {
@@ -113,7 +113,7 @@ fn granted<T>(root: &Path, edit: impl FnOnce(&Tree) -> T) -> T {
             found.is_dir() == tree[*path].is_folder()
                 && found.mode() & 0o7777 == tree[*path].state().mode.permissions() | 0o200
         };
-        // Seen from its folder: the place may be beyond a link by now.
+        // Relative to its folder: the path may lead through a link by now.
         if fs::symlink_metadata(&place).is_ok_and(|found| is_as_before(&found)) {
             set_mode(&place, tree[*path].state().mode.permissions());
         }
@@ -121,7 +121,7 @@ fn granted<T>(root: &Path, edit: impl FnOnce(&Tree) -> T) -> T {
     answer
 }
 
-/// One edit, as a shell would make it; nothing when the tree has no place for it.
+/// One edit as a shell would make it; none when the tree has no place for it.
 pub(crate) fn shell(root: &Path, dice: &mut Dice) {
     granted(root, |tree| shell_in(root, tree, dice));
 }
@@ -202,7 +202,7 @@ fn change_case(root: &Path, tree: &Tree, dice: &mut Dice) -> Option<()> {
     Some(())
 }
 
-/// One edit as a file tool makes it, and the paths it tells of.
+/// One edit of a file tool, and the paths it reports.
 pub(crate) fn tool(root: &Path, dice: &mut Dice) -> Vec<Vec<u8>> {
     granted(root, |tree| tool_in(root, tree, dice))
 }
@@ -211,7 +211,7 @@ fn tool_in(root: &Path, tree: &Tree, dice: &mut Dice) -> Vec<Vec<u8>> {
     match dice.roll(4) {
         0 => match fresh(tree, dice) {
             Some(mut path) => {
-                // The tool makes the folders on the way and tells only of its file.
+                // The tool creates missing folders and reports only its file.
                 for _ in 0..dice.roll(3) {
                     path.extend_from_slice(b"/made");
                 }
@@ -224,7 +224,7 @@ fn tool_in(root: &Path, tree: &Tree, dice: &mut Dice) -> Vec<Vec<u8>> {
             None => Vec::new(),
         },
         1 => file(tree, dice).map_or_else(Vec::new, |path| {
-            // A new file in its place: other names of the old one are not the tool's to change.
+            // A new file in its place: other hard links of the old file do not change.
             remove(&at(root, &path));
             fs::write(at(root, &path), content(dice)).expect("written");
             vec![path]

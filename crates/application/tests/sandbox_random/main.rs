@@ -25,21 +25,21 @@ use cleveragents_testkit::{Dice, TestDatabase, proof_size};
 use real::Real;
 use tree::{Entry, Tree, walk};
 
-/// One sandbox, and what the test knows of it.
+/// One sandbox, and its expected state.
 struct Case<'a> {
     service: &'a SandboxService,
     open: OpenSandbox,
     root: std::path::PathBuf,
     base: Tree,
-    /// Every checkpoint with the tree that it must bring back.
+    /// Every checkpoint with the tree that it must restore.
     checkpoints: Vec<(String, Tree)>,
-    /// The trees that redo must bring back, and the tree as it was when last looked at as a whole.
+    /// The trees that redo must restore, and the tree at the last full scan.
     redo: Vec<Tree>,
     seen: Tree,
 }
 
 impl Case<'_> {
-    /// The program looks at the whole tree now: a change since the last look ends all redo.
+    /// The program scans the whole tree now: a change since the last scan ends all redo.
     fn look(&mut self) -> Tree {
         let now = walk(&self.root);
         if now != self.seen {
@@ -80,17 +80,17 @@ impl Case<'_> {
                 self.seen = wanted;
             }
             (Err(SandboxError::NothingToRedo(_)), None) => {}
-            (Ok(_), None) => panic!("redo without a rollback to take back"),
+            (Ok(_), None) => panic!("redo without a rollback to undo"),
             (Err(error), _) => panic!("redo: {error}"),
         }
     }
 
-    /// Edits by a tool, each told path by path, then a checkpoint of what was told.
+    /// Edits by a tool, reported path by path, then a checkpoint of the reported paths.
     fn tools(&mut self, dice: &mut Dice) {
         self.look();
         self.service
             .capture(&mut self.open, None)
-            .expect("the tree is looked at");
+            .expect("the tree is scanned");
         for _ in 0..=dice.roll(3) {
             let paths: Vec<TreePath> = edits::tool(&self.root, dice)
                 .into_iter()
@@ -99,7 +99,7 @@ impl Case<'_> {
             let report = self
                 .service
                 .capture_paths(&mut self.open, &[("part", paths)], Some("test/tool".into()))
-                .expect("the paths are looked at");
+                .expect("the paths are scanned");
             if !report.changes.is_empty() {
                 self.redo.clear();
             }
@@ -151,7 +151,7 @@ fn assert_same(found: &Tree, wanted: &Tree, when: &str) {
     assert!(wrong.is_empty(), "{when}:\n{}", wrong.join("\n"));
 }
 
-/// What differs between two trees, in the words of a preview.
+/// The difference between two trees, in the terms of a preview.
 fn operations(before: &Tree, after: &Tree) -> BTreeSet<(Vec<u8>, &'static str)> {
     let paths: BTreeSet<&Vec<u8>> = before.keys().chain(after.keys()).collect();
     paths
@@ -172,7 +172,7 @@ fn operations(before: &Tree, after: &Tree) -> BTreeSet<(Vec<u8>, &'static str)> 
 /// The patch, applied by git to a copy of the base, gives the sandbox's files.
 fn assert_patch(patch: &[u8], base: &Tree, wanted: &Tree, folder: &Path) {
     std::fs::create_dir(folder).expect("a folder");
-    // An empty folder is nothing that a patch could take out of the way.
+    // A patch cannot remove an empty folder.
     let holds_files = |path: &Vec<u8>| {
         let within = [path.as_slice(), b"/"].concat();
         base.iter()
@@ -207,7 +207,7 @@ fn assert_patch(patch: &[u8], base: &Tree, wanted: &Tree, folder: &Path) {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    // A patch knows neither folders nor permissions other than execution.
+    // A patch contains neither folders nor permissions other than execution.
     let plain = |tree: Tree| -> Tree {
         tree.into_iter()
             .filter(|(_, entry)| !entry.is_folder())
@@ -242,6 +242,7 @@ fn run(service: &SandboxService, home: &Path, seed: u64, source: Source) {
     if source == Source::Directory {
         assert_same(&base, &walk(&real.place), "the copy");
     }
+    real.write_own_files(dice);
     let mut case = Case {
         service,
         open: service.open(&name).expect("it can be opened"),
@@ -322,7 +323,7 @@ fn finish(mut case: Case<'_>, real: &Real, folder: &Path, home: &Path) {
     assert_eq!(
         told(&applied.parts),
         really,
-        "what is told is what happened"
+        "the reported changes are the real ones"
     );
     real.assert_settled(!really.is_empty(), &left_out);
     assert!(!whole.exists(), "the sandbox's folder is gone");
@@ -330,7 +331,7 @@ fn finish(mut case: Case<'_>, real: &Real, folder: &Path, home: &Path) {
     assert_eq!(left, 0, "nothing is left of any sandbox");
 }
 
-/// Runs so many cases, or the one that was asked for.
+/// Runs a number of cases, or the requested one.
 fn run_cases(count: usize, source: Source) {
     let asked: Option<u64> = std::env::var("CLEVERAGENTS_TEST_SEED")
         .ok()
@@ -342,10 +343,11 @@ fn run_cases(count: usize, source: Source) {
     };
     let database = TestDatabase::sqlite();
     let home = tempfile::tempdir().expect("a folder");
-    let service = SandboxService::new(database.open(), home.path());
+    let sandboxes = home.path().join("sandboxes");
+    let service = SandboxService::new(database.open(), &sandboxes);
     for seed in seeds {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(&service, home.path(), seed, source);
+            run(&service, &sandboxes, seed, source);
         }));
         if let Err(panic) = outcome {
             println!("{source:?}: run again with CLEVERAGENTS_TEST_SEED={seed}");

@@ -1,4 +1,4 @@
-//! The real thing a sandbox is made of, before and after: a plain folder or a git repository.
+//! The original of a sandbox, before and after: a plain folder or a git repository.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) fn git(folder: &Path, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Files of the user's that are in no commit; the second is ignored where git is told so.
+/// Uncommitted files of the user; the second is ignored if git is configured to.
 const OWN: [&str; 2] = ["my own", "mine.ignored"];
 
 /// A folder of the user's.
@@ -40,7 +40,7 @@ pub(crate) struct Real {
 }
 
 impl Real {
-    /// A folder that holds a random tree.
+    /// A folder with a random tree.
     pub(crate) fn directory(place: PathBuf, dice: &mut Dice) -> Self {
         std::fs::create_dir(&place).expect("a folder");
         tree::write(&tree::random(dice), &place);
@@ -75,13 +75,20 @@ impl Real {
                 .expect("removed");
         }
         git(&place, &["reset", "-q", "--hard"]);
-        for name in OWN.iter().filter(|_| dice.once_in(2)) {
-            std::fs::write(place.join(name), "not committed\n").expect("a file");
-        }
         Self {
             head: git(&place, &["rev-parse", "HEAD"]),
             source: Source::Git,
             place,
+        }
+    }
+
+    /// Writes uncommitted files into a repository, after the sandbox was created.
+    pub(crate) fn write_own_files(&self, dice: &mut Dice) {
+        if self.source != Source::Git {
+            return;
+        }
+        for name in OWN.iter().filter(|_| dice.once_in(2)) {
+            std::fs::write(self.place.join(name), "not committed\n").expect("a file");
         }
     }
 
@@ -96,7 +103,7 @@ impl Real {
         }
     }
 
-    /// Asserts that nothing of a sandbox is left in it, and that git sees what it should.
+    /// Asserts that nothing of a sandbox is left in it, and that git reports the expected state.
     pub(crate) fn assert_settled(&self, is_changed: bool, left_out: &BTreeSet<Vec<u8>>) {
         for entry in std::fs::read_dir(&self.place).expect("a folder") {
             let name = entry.expect("an entry").file_name();
@@ -154,8 +161,8 @@ impl Real {
     }
 }
 
-/// What a user's tree must be once the way from `base` to `wanted` is gone in it, without the paths
-/// that stay in the sandbox.
+/// The expected tree of the user after the changes from `base` to `wanted` are applied to it,
+/// without the paths that stay in the sandbox.
 pub(crate) fn expected(
     mut real: Tree,
     base: &Tree,

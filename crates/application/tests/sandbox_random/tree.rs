@@ -1,4 +1,4 @@
-//! Trees: what a folder holds, path by path, read and written by the test alone.
+//! Trees: the content of a folder, path by path, read and written by the test alone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use cleveragents_domain::{ContentHash, FileKind, FileMode, FileState};
 use cleveragents_testkit::Dice;
 
-/// What a path holds.
+/// The content of a path.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     Folder(u32),
@@ -36,17 +36,17 @@ impl std::fmt::Debug for Entry {
 }
 
 impl Entry {
-    /// The same in the program's own words.
+    /// The same in the program's own types.
     pub(crate) fn state(&self) -> FileState {
         match self {
             Self::Folder(mode) => FileState::directory(*mode),
             Self::File(mode, content) => FileState {
-                hash: ContentHash::of(content),
+                hash: ContentHash::of_bytes(content),
                 size: content.len() as u64,
                 mode: FileMode::new(FileKind::File, *mode),
             },
             Self::Link(target) => FileState {
-                hash: ContentHash::of(target),
+                hash: ContentHash::of_bytes(target),
                 size: target.len() as u64,
                 mode: FileMode::new(FileKind::Symlink, 0),
             },
@@ -61,7 +61,7 @@ impl Entry {
 /// Every path of a folder.
 pub(crate) type Tree = BTreeMap<Vec<u8>, Entry>;
 
-/// Reads a folder, without what git keeps at its top.
+/// Reads a folder, without `.git` at its top.
 pub(crate) fn walk(root: &Path) -> Tree {
     let mut tree = Tree::new();
     walk_into(root, Path::new(""), &mut tree);
@@ -143,7 +143,7 @@ const NAMES: [&[u8]; 20] = [
     b"a0",
 ];
 
-/// A name as no one expects it.
+/// An unusual name.
 pub(crate) fn name(dice: &mut Dice) -> Vec<u8> {
     match dice.roll(12) {
         0 => vec![b'l'; 255],
@@ -168,7 +168,7 @@ pub(crate) fn content(dice: &mut Dice) -> Vec<u8> {
     }
 }
 
-/// Where a link leads, perhaps nowhere.
+/// The target of a link, which may not exist.
 pub(crate) fn target(dice: &mut Dice) -> Vec<u8> {
     let choices: [&[u8]; 6] = [
         b"a",

@@ -2,30 +2,31 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cleveragents_application::{TurnError, TurnObserver};
+use cleveragents_application::{AgentEvent, Observer, TurnError};
 use cleveragents_domain::InvocationOutcome::{self, Failed, Succeeded};
 use cleveragents_domain::MessageState;
 use cleveragents_domain::Role::{Assistant, Tool, User};
-use cleveragents_models::{AssistantMessage, ChatMessage, ToolCall, ToolResult};
+use cleveragents_models::{AssistantMessage, ChatMessage, ToolResult};
 use cleveragents_testkit::TestDatabase;
-use cleveragents_tools::CallOutcome;
 use cleveragents_tools::ports::{Approval, Reply};
 
 use crate::support::{How, Person, SECRET, Talk};
 
-/// Ends the turn without a word, as a crash does, before or after a call.
+/// Ends the turn abruptly, as a crash does, before or after a call.
 struct Crash {
     after: bool,
     call: &'static str,
 }
 
-impl TurnObserver for Crash {
-    fn called(&self, call: &ToolCall, _outcome: &CallOutcome) {
-        assert!(!(self.after && call.id == self.call), "crash");
-    }
-
-    fn step(&self, number: u32) {
-        assert!(self.after || number < 2, "crash");
+impl Observer for Crash {
+    fn event(&self, event: &AgentEvent) {
+        match event {
+            AgentEvent::ToolCallFinished { call, .. } => {
+                assert!(!(self.after && call == self.call), "crash");
+            }
+            AgentEvent::ModelCall { number, .. } => assert!(self.after || *number < 2, "crash"),
+            _ => {}
+        }
     }
 }
 
@@ -102,7 +103,7 @@ fn another_question_ends_an_interrupted_turn_and_keeps_what_was_done() {
     assert!(messages[3].content.contains("did not run"));
 }
 
-/// Makes the row of the first call look as if the process had died inside of it.
+/// Makes the row of the first call look as if the process had died during it.
 fn in_the_middle_of(database: &TestDatabase, is_repeatable: bool) -> Talk {
     let talk = crashed(database, true, "one");
     database.meddle(&format!(
@@ -130,28 +131,35 @@ fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
         assert!(
             talk.messages()[2]
                 .content
-                .contains("not known whether it took effect")
+                .contains("Its outcome is unknown")
         );
     }
     let database = TestDatabase::each().remove(0);
     let talk = in_the_middle_of(&database, false);
-    let person = Person::saying(Approval::Once, Reply::Text("make it again".to_owned()));
+    let person = Person::saying(Approval::Once, Reply::Text("retry it".to_owned()));
     talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert!(talk.copy().join("one.txt").exists(), "it was asked for");
     let database = TestDatabase::each().remove(0);
     let talk = in_the_middle_of(&database, false);
-    let person = Person::saying(Approval::Once, Reply::Text("it was done, go on".to_owned()));
+    let person = Person::saying(Approval::Once, Reply::Text("assume it was done".to_owned()));
     talk.tell(SCRIPT, resuming(&person)).expect("resumed");
     assert!(!talk.copy().join("one.txt").exists());
-    assert!(talk.messages()[2].content.contains("says that it was done"));
+    assert!(
+        talk.messages()[2]
+            .content
+            .contains("confirms that it was done")
+    );
 }
 
 /// Crashes when a call is about to be made.
 struct CrashBefore;
 
-impl TurnObserver for CrashBefore {
-    fn calling(&self, _call: &ToolCall) {
-        panic!("crash");
+impl Observer for CrashBefore {
+    fn event(&self, event: &AgentEvent) {
+        assert!(
+            !matches!(event, AgentEvent::ToolCallStarted { .. }),
+            "crash"
+        );
     }
 }
 
@@ -159,7 +167,7 @@ impl TurnObserver for CrashBefore {
 fn a_call_that_is_to_be_made_again_is_made_whenever_that_is_cut_off_too() {
     for database in TestDatabase::each() {
         let talk = in_the_middle_of(&database, false);
-        let person = Person::saying(Approval::Once, Reply::Text("make it again".to_owned()));
+        let person = Person::saying(Approval::Once, Reply::Text("retry it".to_owned()));
         for _ in 0..2 {
             let how = How {
                 observer: &CrashBefore,
@@ -218,7 +226,7 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
         !talk.copy().join("two.txt").exists(),
         "it does not write a mask in place of the secret"
     );
-    assert!(talk.messages()[3].content.contains("held a secret"));
+    assert!(talk.messages()[3].content.contains("contained a secret"));
     // Without a crash the call runs as the model wrote it.
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);

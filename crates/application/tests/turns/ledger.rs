@@ -1,4 +1,4 @@
-//! Rows of calls: each is ended once, by whoever began it.
+//! Rows of calls: each is finished once, by the process that started it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +6,23 @@ use std::time::Duration;
 use cleveragents_application::{StoreLedger, ToolService};
 use cleveragents_domain::{InvocationOutcome, ToolInvocationId};
 use cleveragents_testkit::TestDatabase;
-use cleveragents_tools::ports::{Begun, Captured, Ended, Ledger as _, PortError, Scope};
+use cleveragents_tools::ports::{
+    CapturedChanges, FinishedCall, Ledger as _, PortError, Scope, StartedCall,
+};
 use cleveragents_tools::{Capability, Spool, ToolName};
 use serde_json::json;
 
 fn begin(ledger: &StoreLedger) -> ToolInvocationId {
     let id = ToolInvocationId::generate();
     let tool: ToolName = "local/own".parse().expect("a name");
-    let begun = Begun {
+    let begun = StartedCall {
         id,
         call_id: "c",
         scope: &Scope::default(),
         tool: &tool,
         arguments: &json!({}),
         capability: &Capability::reads(),
+        is_trial: false,
         checkpoint: None,
     };
     ledger.begin(&begun).expect("stored");
@@ -27,14 +30,14 @@ fn begin(ledger: &StoreLedger) -> ToolInvocationId {
 }
 
 fn finish(ledger: &StoreLedger, id: ToolInvocationId, log: &str) -> Result<(), PortError> {
-    ledger.finish(&mut Ended {
+    ledger.finish(&mut FinishedCall {
         id,
         outcome: InvocationOutcome::Succeeded,
         output: &mut Spool::new(1 << 10),
         media_type: None,
         log,
         error: None,
-        captured: &Captured::default(),
+        captured: &CapturedChanges::default(),
         elapsed: Duration::ZERO,
     })
 }
@@ -48,7 +51,7 @@ fn a_call_that_somebody_else_ended_cannot_be_ended_again() {
         finish(&ledger, id, "first\0 log\n").expect("ended");
         let again = finish(&ledger, id, "second log\n").expect_err("it is over");
         assert!(
-            again.to_string().contains("ended by somebody else"),
+            again.to_string().contains("finished by another process"),
             "{again}"
         );
         let tools = ToolService::new(engine);

@@ -1,6 +1,6 @@
 //! The loop: answers, tools, refusals.
 
-use cleveragents_application::{SessionService, TurnError, TurnObserver, TurnSettings};
+use cleveragents_application::{AgentEvent, Observer, SessionService, TurnError, TurnSettings};
 use cleveragents_domain::Role::{Assistant, Tool, User};
 use cleveragents_domain::{Code, Diagnose as _, InvocationOutcome, MessageState, SessionId};
 use cleveragents_testkit::TestDatabase;
@@ -9,7 +9,7 @@ use cleveragents_tools::{Guards, PlanMode};
 
 use crate::support::{How, Person, Talk};
 
-/// Writes a file, reads it with another in one answer, then says so.
+/// Writes a file, reads it with another in one answer, then reports it.
 const WORKING: &str = r"
 answers:
 - text: I write.
@@ -67,7 +67,7 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
         );
         assert!(!talk.is_running());
 
-        // The next turn sees all of it: the script answers by the number of answers it is shown.
+        // The next turn receives all of it: the script answers by the number of earlier answers.
         let again = talk.tell(
             &format!("{WORKING}- text: The fourth.\n"),
             How::asking("and now?", &person),
@@ -154,8 +154,8 @@ fn without_a_person_the_turn_ends_and_says_who_is_needed() {
         rules: "ask builtin/file-write",
         ..How::asking("go", &person)
     };
-    let error = talk.tell(WRITING, how).expect_err("nobody is there");
-    assert!(matches!(error, TurnError::HumanNeeded(_)), "{error}");
+    let error = talk.tell(WRITING, how).expect_err("no user is present");
+    assert!(matches!(error, TurnError::HumanNeeded { .. }), "{error}");
     assert!(!talk.copy().join("b.txt").exists());
     let messages = talk.messages();
     assert_eq!(
@@ -207,7 +207,7 @@ fn a_failing_model_leaves_the_question_marked() {
     let messages = talk.messages();
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0].state, MessageState::Failed);
-    // It is not shown to the model next time: the script still gives its first answer.
+    // The model does not receive it next time: the script still gives its first answer.
     let report = talk.tell("answers:\n- text: hello\n", How::asking("again", &person));
     assert_eq!(report.expect("answered").answer, "hello");
 }
@@ -215,7 +215,7 @@ fn a_failing_model_leaves_the_question_marked() {
 #[test]
 fn an_answer_that_is_not_whole_is_told_as_such() {
     for (answer, caveat) in [
-        ("{text: Half, stop: max_tokens}", Some("limit of tokens")),
+        ("{text: Half, stop: max_tokens}", Some("token limit")),
         ("{text: Half, stop: content_filter}", Some("withheld")),
         ("{text: All of it}", None),
     ] {
@@ -238,9 +238,11 @@ fn an_answer_that_is_not_whole_is_told_as_such() {
 /// Deletes the session as soon as the model is asked.
 struct Deleting(SessionService, SessionId);
 
-impl TurnObserver for Deleting {
-    fn step(&self, _number: u32) {
-        self.0.delete(self.1).expect("deleted");
+impl Observer for Deleting {
+    fn event(&self, event: &AgentEvent) {
+        if matches!(event, AgentEvent::ModelCall { .. }) {
+            self.0.delete(self.1).expect("deleted");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Turns: the model answers, tools run through the gate, everything is stored as it happens.
 
+mod compaction;
 mod interrupted;
 mod ledger;
 mod loops;

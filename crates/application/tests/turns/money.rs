@@ -32,7 +32,7 @@ fn thirty_two_calls_at_once_stay_within_the_budget() {
             };
             match budget.reserve(&spending) {
                 Ok(reservation) => {
-                    reservation.settle(MicroUsd(70)).expect("settled");
+                    reservation.charge(MicroUsd(70)).expect("settled");
                     1_u64
                 }
                 Err(BudgetRefusal::Money { limit, used }) => {
@@ -78,7 +78,7 @@ fn what_is_not_used_is_given_back_and_calls_are_counted() {
         drop(reserved(&budget, &spending));
     }
     reserved(&budget, &spending)
-        .settle(MicroUsd(30))
+        .charge(MicroUsd(30))
         .expect("settled");
     let kept = reserved(&budget, &spending);
     assert!(matches!(
@@ -123,7 +123,7 @@ fn defect_5360_money_is_looked_at_before_the_number_of_calls() {
         .read(|reader| budgets::used(reader, "session test"))
         .expect("read");
     assert_eq!((used.spent, used.reserved), (MicroUsd(0), MicroUsd(0)));
-    // What was refused counts as no call.
+    // A refused call does not count.
     drop(reserved(&budget, &spending(100, 1)));
 }
 
@@ -150,7 +150,7 @@ fn a_limit_of_the_work_is_not_one_of_the_day() {
         ..spending(60)
     };
     reserved(&others, &unlimited)
-        .settle(MicroUsd(60))
+        .charge(MicroUsd(60))
         .expect("settled");
     let budget = StoreBudget::new(engine, vec![scope(1_000), day]);
     for cost in [0, 50] {

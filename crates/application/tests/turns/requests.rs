@@ -1,22 +1,22 @@
-//! What a turn asks its model for: limits, options, declared tools; and what happens when an attempt fails.
+//! The requests of a turn: limits, options, declared tools; and failed attempts.
 
 use std::sync::{Arc, Mutex};
 
-use cleveragents_application::{SpendScope, TurnObserver};
+use cleveragents_application::{AgentEvent, Observer, SpendScope};
 use cleveragents_domain::MicroUsd;
 use cleveragents_models::{
-    CancellationToken, Capabilities, ChatRequest, EventStream, Model, ModelName, Price, Retry,
+    CancellationToken, Capabilities, ChatRequest, EventStream, Model, ModelName, Price,
 };
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::{
-    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Ground, Grounds, Permit,
-    Prepared, Source, Subject, Tool, ToolName, ToolSpec, Unprepared,
+    Answer, Body, Call, CallOutcome, Capability, Category, Failure, Ground, Grounds, Permit, Phase,
+    PlanMode, PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec,
 };
 use serde_json::{Value, json};
 
 use crate::support::{How, Person, Talk};
 
-/// A model that keeps what it is asked.
+/// A model that records its requests.
 struct Spy {
     model: Arc<dyn Model>,
     asked: Arc<Mutex<Vec<ChatRequest>>>,
@@ -72,14 +72,14 @@ impl Tool for Fixed {
         &'a self,
         _arguments: Value,
         _grounds: Grounds<'a>,
-    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
+    ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         Ok(Box::new(Ready(&self.1)))
     }
 }
 
 struct Ready<'a>(&'a Value);
 
-impl Prepared for Ready<'_> {
+impl PreparedCall for Ready<'_> {
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::Text(String::new())]
     }
@@ -152,7 +152,7 @@ fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
     }
 }
 
-/// The names that each question declared.
+/// The names that each request declared.
 fn declared(asked: &[ChatRequest]) -> Vec<Vec<String>> {
     let names =
         |request: &ChatRequest| request.tools.iter().map(|tool| tool.name.clone()).collect();
@@ -199,11 +199,7 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
         30,
         "a quarter is left for those that are found"
     );
-    for name in [
-        "builtin_S_search-tools",
-        "builtin_S_file-read",
-        "builtin_S_shell",
-    ] {
+    for name in ["search_tools", "read_file", "shell"] {
         assert!(first.contains(&name.to_owned()), "{name} is declared first");
     }
     assert!(!first.contains(&"mcp_S_many-t150".to_owned()));
@@ -211,12 +207,12 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
         assert_eq!(names[..first.len()], first[..], "the list grows at its end");
         assert_eq!(names[first.len()..], ["mcp_S_many-t150"]);
     }
-    // As many as are accepted are declared at once.
+    // Up to the limit all tools are declared at once.
     let (model, asked) = spy(&talk, &format!("{limited}- text: Done.\n"));
     talk.tell_to(model, how("few", 20)).expect("answered");
     let names = declared(&asked.lock().expect("fine")).remove(0);
     assert!(names.contains(&"mcp_S_many-t019".to_owned()));
-    assert!(!names.contains(&"builtin_S_search-tools".to_owned()));
+    assert!(!names.contains(&"search_tools".to_owned()));
 }
 
 #[test]
@@ -280,7 +276,7 @@ fn limits_come_from_the_model_and_options_are_passed_on() {
     }
 }
 
-/// OpenAI's reasoning models read less than their context window leaves.
+/// OpenAI's reasoning models accept less input than their context window leaves.
 #[test]
 fn a_conversation_is_cut_to_the_longest_input_of_the_model() {
     let person = Person::absent();
@@ -292,13 +288,15 @@ fn a_conversation_is_cut_to_the_longest_input_of_the_model() {
              at_end: repeat_last\nanswers:\n- text: {}\n",
             "x".repeat(4000)
         );
-        let model = talk.script(&script);
-        let mut left_out = 0;
+        let (model, asked) = spy(&talk, &script);
         for _ in 0..6 {
             let told = talk.tell_to(Arc::clone(&model), How::asking("go", &person));
-            left_out = told.expect("answered").left_out;
+            told.expect("answered");
         }
-        assert_eq!(left_out > 0, is_cut, "{limit}");
+        let asked = asked.lock().expect("fine");
+        let is_summary =
+            |request: &ChatRequest| request.system.concat().contains("You write the summary");
+        assert_eq!(asked.iter().any(is_summary), is_cut, "{limit}");
     }
 }
 
@@ -322,17 +320,21 @@ fn a_small_budget_asks_for_a_shorter_answer_instead_of_none() {
     );
 }
 
-/// Keeps what is shown.
+/// Records events.
 #[derive(Default)]
 struct Shown(Mutex<Vec<String>>);
 
-impl TurnObserver for Shown {
-    fn text(&self, piece: &str) {
-        self.0.lock().expect("fine").push(piece.to_owned());
-    }
-
-    fn retrying(&self, retry: &Retry, shown: bool) {
-        let line = format!("[{} {shown}]", retry.attempts);
+impl Observer for Shown {
+    fn event(&self, event: &AgentEvent) {
+        let line = match event {
+            AgentEvent::Text { text, .. } => text.clone(),
+            AgentEvent::Retry {
+                attempts,
+                answer_restarts,
+                ..
+            } => format!("[{attempts} {answer_restarts}]"),
+            _ => return,
+        };
         self.0.lock().expect("fine").push(line);
     }
 }
@@ -353,10 +355,52 @@ fn a_cut_answer_restarts_and_its_cost_is_not_whole() {
     assert_eq!(shown, "[1 false]abcd[2 true]abcdef");
     assert!(
         report.is_cost_partial,
-        "nobody knows what the cut attempt cost"
+        "the cost of the interrupted attempt is unknown"
     );
     assert!(report.usage.cost_micro_usd > MicroUsd(0));
     let known = talk.sessions.is_cost_known(talk.session).expect("read");
     assert!(!known);
     assert_eq!(talk.messages().len(), 2);
+}
+
+#[test]
+fn models_are_offered_short_names_and_in_a_read_only_phase_what_only_reads() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let script = "answers:\n- calls: [{name: git, arguments: {command: commit, message: x}}]\n- text: Done.\n";
+    let (model, asked) = spy(&talk, script);
+    let mut how = How::asking("go", &person);
+    how.mode = PlanMode::Normal(Phase::Strategize);
+    let report = talk.tell_to(model, how).expect("answered");
+    let (_, outcome) = &report.calls[0];
+    assert!(outcome.for_model().contains("`git commit` makes changes"));
+    let asked = asked.lock().expect("fine");
+    let names = declared(&asked).remove(0);
+    assert!(names.contains(&"read_file".to_owned()) && !names.contains(&"shell".to_owned()));
+    assert!(
+        names.iter().all(|name| !name.contains("builtin")),
+        "{names:?}"
+    );
+    let git = asked[0].tools.iter().find(|tool| tool.name == "git");
+    assert_eq!(
+        git.expect("git").input_schema["properties"]["command"]["enum"],
+        json!(["status", "diff", "log", "show"])
+    );
+}
+
+#[test]
+fn a_call_that_was_cut_is_answered_with_what_to_do() {
+    let database = TestDatabase::each().remove(0);
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let script = "answers:\n- calls: [{name: write_file, raw_arguments: '{\"path\": \"a.txt\", \"content\": \"lon'}]\n  \
+                  stop: max_tokens\n  usage: {output_tokens: 8192}\n- text: Done.\n";
+    let (model, asked) = spy(&talk, script);
+    talk.tell_to(model, How::asking("go", &person))
+        .expect("answered");
+    let asked = asked.lock().expect("fine");
+    let told = format!("{:?}", asked[1].messages);
+    let wanted = "Cut at 8192 tokens; the call did not run. Write the file in parts";
+    assert!(told.contains(wanted), "{told}");
 }

@@ -1,4 +1,4 @@
-//! A conversation with a scripted model in a sandbox of its own.
+//! A conversation with a scripted model in its own sandbox.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cleveragents_application::{
-    NoObserver, SandboxService, SandboxWorkspace, SessionService, SpendScope, Target, ToolService,
-    TurnError, TurnObserver, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
-    Unlimited, Waiting,
+    NoObserver, Observer, ReportTools, SandboxService, SandboxWorkspace, SessionService,
+    SpendScope, Target, ToolService, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings,
+    TurnTools, UnlimitedAllowance, Waiting,
 };
 use cleveragents_domain::{Message, Role, Sequence, SessionId, ToolInvocation};
 use cleveragents_models::{
@@ -27,7 +27,7 @@ use cleveragents_tools::{
 /// A secret of the environment.
 pub(crate) const SECRET: &str = "sk-0123456789abcdefghij";
 
-/// A person who gives fixed answers and remembers what was asked.
+/// A user with fixed answers who remembers the questions.
 pub(crate) struct Person {
     pub(crate) approval: Approval,
     pub(crate) reply: Reply,
@@ -36,7 +36,7 @@ pub(crate) struct Person {
 
 impl Person {
     pub(crate) fn absent() -> Self {
-        Self::saying(Approval::NobodyThere, Reply::NobodyThere)
+        Self::saying(Approval::NoUser, Reply::NoUser)
     }
 
     pub(crate) fn saying(approval: Approval, reply: Reply) -> Self {
@@ -73,11 +73,11 @@ pub(crate) struct Talk {
     folder: tempfile::TempDir,
 }
 
-/// What a turn is asked with, besides the script.
+/// The options of a turn, besides the script.
 pub(crate) struct How<'a> {
     pub(crate) prompt: Option<&'a str>,
     pub(crate) person: &'a Person,
-    pub(crate) observer: &'a dyn TurnObserver,
+    pub(crate) observer: &'a dyn Observer,
     pub(crate) guards: Guards,
     pub(crate) scopes: Vec<SpendScope>,
     pub(crate) mode: PlanMode,
@@ -143,7 +143,7 @@ impl Talk {
             .expect("a model")
     }
 
-    /// Where the sandbox's copy of the one part is.
+    /// The folder of the sandbox's only part.
     pub(crate) fn copy(&self) -> PathBuf {
         let view = self.sandboxes.find("talk").expect("a sandbox");
         view.members[0].root.clone()
@@ -216,15 +216,16 @@ impl Talk {
                 workspace: workspace.as_ref(),
                 approver: how.person,
             },
+            reports: ReportTools::default(),
             scopes: how.scopes,
             redactor: Redactor::new([Secret::new(SECRET)]),
             settings: how.settings,
-            allowance: &Unlimited,
+            allowance: &UnlimitedAllowance,
             observer: how.observer,
             cancel: &cancel,
             stop: CancellationToken::new(),
         };
-        self.turns.tell(&mut taken, &request)
+        self.turns.run(&mut taken, &request)
     }
 
     pub(crate) fn messages(&self) -> Vec<Message> {

@@ -1,4 +1,4 @@
-//! `action`: the templates of plans.
+//! `action`: templates of plans.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use cleveragents_domain::ActionState;
 pub(crate) enum Action {
     /// Register an action from a YAML file
     #[command(
-        after_help = "The text of the file is kept; the file itself is not read again. With --update an archived action
-comes into use again. `agents schema action` prints the JSON schema of such files.
+        after_help = "The content of the file is stored; the file is not read again. --update makes an archived action
+available again. `agents schema action` prints the JSON schema of such files.
 
 Examples:
   agents action create --config lint.yaml
   agents action create --config lint.yaml --update"
     )]
     Create {
-        /// The YAML file, `-` for standard input
+        /// YAML file, `-` for standard input
         #[arg(long, short = 'c', value_name = "FILE")]
         config: PathBuf,
-        /// Replace an action of the same name
+        /// Replace the action of the same name
         #[arg(long)]
         update: bool,
     },
@@ -30,34 +30,34 @@ Examples:
   agents action list --state available --namespace local
   agents action list '^local/fix'")]
     List {
-        /// Only those whose name this regular expression finds something in
+        /// Only actions whose name matches this regular expression
         #[arg(value_name = "REGEX")]
         pattern: Option<String>,
-        /// Only those in this state
+        /// Only actions in this state
         #[arg(long, value_enum)]
         state: Option<ActionStateName>,
-        /// Only those in this namespace
+        /// Only actions in this namespace
         #[arg(long, value_name = "NAMESPACE")]
         namespace: Option<String>,
     },
-    /// Show an action: its texts, arguments, actors and invariants
+    /// Show an action: descriptions, arguments, actors and invariants
     #[command(after_help = "Examples:
   agents action show local/lint
   agents --format json action show local/lint")]
     Show {
-        /// The action, such as local/lint
+        /// Action, such as local/lint
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Take an action out of use; its plans stay as they are
+    /// Archive an action; its plans stay
     #[command(
-        after_help = "`agents action create --config FILE --update` takes it into use again.
+        after_help = "`agents action create --config FILE --update` makes it available again.
 
 Example:
   agents action archive local/lint --yes"
     )]
     Archive {
-        /// The action, such as local/lint
+        /// Action, such as local/lint
         #[arg(value_name = "NAME")]
         name: String,
         /// Do not ask for confirmation
@@ -66,12 +66,11 @@ Example:
     },
 }
 
-/// The state of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ActionStateName {
-    /// Plans can be made from it
+    /// Plans can be created from it
     Available,
-    /// It is out of use
+    /// Archived
     Archived,
 }
 

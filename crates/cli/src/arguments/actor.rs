@@ -1,4 +1,4 @@
-//! `actor`: models, tools and graphs of them, and runs of them.
+//! `actor`: models, tools and graphs of them, and their runs.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::SafetyOptions;
 pub(crate) enum Actor {
     /// Register an actor from a YAML file
     #[command(
-        after_help = "The text of the file is kept; the file itself is not read again. Other actors that it refers to
+        after_help = "The content of the file is stored; the file is not read again. Actors that it refers to
 must be registered before it. `agents schema actor` prints the JSON schema of such files.
 
 Examples:
@@ -21,20 +21,20 @@ Examples:
     Add {
         #[command(flatten)]
         file: ActorFile,
-        /// Replace an actor of the same name
+        /// Replace the actor of the same name
         #[arg(long)]
         update: bool,
     },
-    /// List the actors there are: yours, and one for each model
+    /// List actors: registered ones, and one for each model
     #[command(after_help = "Examples:
   agents actor list
   agents actor list --custom")]
     List {
-        /// Only those that were registered
+        /// Only registered actors
         #[arg(long)]
         custom: bool,
     },
-    /// Show an actor: its models, tools and graph, and how it was used
+    /// Show an actor: models, tools, graph and usage
     #[command(after_help = "Examples:
   agents actor show local/review
   agents --format json actor show openai/gpt-4o")]
@@ -42,7 +42,7 @@ Examples:
         #[command(flatten)]
         actor: ActorReference,
     },
-    /// Register an actor again from its changed file
+    /// Update a registered actor from its file
     #[command(after_help = "Example:
   agents actor update --config review.yaml")]
     Update {
@@ -59,9 +59,9 @@ Examples:
         #[arg(long, short = 'y')]
         yes: bool,
     },
-    /// Let an actor answer where none is named
+    /// Set the actor that answers when none is given
     #[command(
-        after_help = "It is written to the configuration as `actor.default.general`; with --role as the default of
+        after_help = "Sets the configuration key `actor.default.general`; with --role, the default of
 that role.
 
 Examples:
@@ -71,11 +71,11 @@ Examples:
     SetDefault {
         #[command(flatten)]
         actor: ActorReference,
-        /// Only for this role
+        /// Role
         #[arg(long, value_enum)]
         role: Option<RoleName>,
     },
-    /// Run an actor: ask it something, and wait for its answer
+    /// Run an actor and wait for its answer
     Run(Box<ActorRun>),
     /// Draw the graph of an actor
     #[command(after_help = "Examples:
@@ -83,39 +83,38 @@ Examples:
   agents actor graph local/review --as mermaid
   agents actor graph --config review.yaml --as svg --output review.svg")]
     Graph {
-        /// The actor
+        /// Actor
         #[arg(value_name = "NAME", required_unless_present = "config")]
         name: Option<String>,
-        /// Draw the actor of this file instead, without registering it
+        /// Draw the actor of this file, without registering it
         #[arg(long, short = 'c', value_name = "FILE", conflicts_with = "name")]
         config: Option<PathBuf>,
-        /// How to draw it
+        /// Format of the drawing
         #[arg(long = "as", value_enum, default_value_t = Drawing::Text)]
         drawing: Drawing,
-        /// Write it to this file instead of standard output
+        /// Output file instead of standard output
         #[arg(long, short = 'o', value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Named conversations that runs go on with
+    /// Manage named conversations that runs continue
     #[command(subcommand)]
     Context(ActorContext),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ActorFile {
-    /// The YAML file, `-` for standard input
+    /// YAML file, `-` for standard input
     #[arg(long, short = 'c', value_name = "FILE")]
     pub(crate) config: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ActorReference {
-    /// The actor, such as local/review or openai/gpt-4o
+    /// Actor, such as local/review or openai/gpt-4o
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }
 
-/// A role of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RoleName {
     Strategy,
@@ -125,24 +124,26 @@ pub(crate) enum RoleName {
     Review,
 }
 
-/// How a graph is drawn.
+/// Formats of a drawn graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Drawing {
-    /// For a terminal
+    /// Text for a terminal
     Text,
     /// A Mermaid flowchart
     Mermaid,
-    /// A picture
+    /// Graphviz DOT
+    Dot,
+    /// SVG image
     Svg,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The run is stored step by step. When it is cut off, by Ctrl-C, a crash or a failing model, `agents
-run resume RUN` goes on after the last finished step; `agents run show RUN` shows the steps.
+    after_help = "Every step is stored. When Ctrl-C, a crash or a failing model interrupts the run, `agents
+run resume RUN` continues after the last finished step; `agents run show RUN` shows the steps.
 
-Exit codes: 0 it came to its end, 1 it failed or was cancelled, 3 there is no such actor, 5 a person
-is needed, 130 interrupted
+Exit codes: 0 finished, 1 failed or cancelled, 3 actor not found, 5 user input
+required, 130 interrupted
 
 Examples:
   agents actor run local/review 'Look at the last commit' --project local/shop
@@ -151,13 +152,13 @@ Examples:
   agents actor run --config draft.yaml 'Try this' --input '{\"tone\": \"dry\"}'"
 )]
 pub(crate) struct ActorRun {
-    /// The actor; `actor.default.general` when not given
+    /// Actor; `actor.default.general` when not given
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// What it is asked, `-` for standard input
+    /// Prompt, `-` for standard input
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// What it is asked, instead of PROMPT
+    /// Prompt, instead of PROMPT
     #[arg(
         long = "prompt",
         short = 'p',
@@ -168,82 +169,84 @@ pub(crate) struct ActorRun {
     /// Run the actor of this file, without registering it
     #[arg(long, short = 'c', value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// More values of the state it begins with, as a JSON object
+    /// Additional values of the initial state, a JSON object
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
-    /// A value that templates see as context.KEY; may be repeated
+    /// Value for templates, as context.KEY; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// A skill, the tools of which every model of it may call; may be repeated
+    /// Skill whose tools every model of the actor may call; may be repeated
     #[arg(long, value_name = "SKILL")]
     pub(crate) skill: Vec<String>,
-    /// An MCP server, the tools of which every model of it may call; may be repeated
+    /// MCP server whose tools every model of the actor may call; may be repeated
     #[arg(long, value_name = "SERVER")]
     pub(crate) mcp: Vec<String>,
-    /// A tool, or tools like builtin/git-*, that every model of it may call; may be repeated
+    /// Tool or pattern, such as builtin/git-*, that every model of the actor may call; may be
+    /// repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) tool: Vec<String>,
-    /// How freely models choose words, from 0 to 2
+    /// Sampling temperature of models, from 0 to 2
     #[arg(long, value_name = "NUMBER", value_parser = temperature)]
     pub(crate) temperature: Option<f64>,
-    /// Go on with this named conversation, and add to it
+    /// Continue this named conversation and append to it
     #[arg(long, value_name = "NAME", conflicts_with = "load_context")]
     pub(crate) context: Option<String>,
-    /// Begin with the messages of this exported context
+    /// Start with the messages of this exported context
     #[arg(long, value_name = "FILE")]
     pub(crate) load_context: Option<PathBuf>,
-    /// Write the answer to this file too
+    /// Also write the answer to this file
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Show the answer as it comes
+    /// Stream the answer
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Allow an actor whose file says `unsafe: true`
+    /// Allow an actor whose file has `unsafe: true`
     #[arg(long = "unsafe")]
     pub(crate) allow_unsafe: bool,
     #[command(flatten)]
-    pub(crate) ground: RunGround,
-    /// Add every exchange with models to this file, to be given again by replay/FILE
+    pub(crate) options: RunOptions,
+    /// Append every model request and response to this file, for replay/FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 }
 
-/// Where the tools of a run act, and what they may do. Kept with the run for whoever goes on with it.
+/// Sandbox and permissions of the tools of a run. Stored with the run, so that `run resume` uses
+/// the same.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct RunGround {
-    /// Let tools act in a sandbox of this project's resources
+pub(crate) struct RunOptions {
+    /// Run tools in a sandbox of this project's resources
     #[arg(long, value_name = "PROJECT", conflicts_with = "sandbox")]
     pub(crate) project: Option<String>,
-    /// Let tools act in this sandbox
+    /// Run tools in this sandbox
     #[arg(long, value_name = "NAME")]
     pub(crate) sandbox: Option<String>,
-    /// Let tools look but change nothing
+    /// Refuse tools that write
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// One more permission rule, such as "deny builtin/shell(rm *)"; may be repeated
+    /// Additional permission rule, such as "deny builtin/shell(rm *)"; may be repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Vec<String>,
-    /// The most that this run may cost, in US dollars
+    /// Maximum cost of the run, in US dollars
     #[arg(long, value_name = "USD")]
     pub(crate) max_cost: Option<String>,
     #[command(flatten)]
     pub(crate) safety: SafetyOptions,
 }
 
-impl From<&RunGround> for RunPlace {
-    fn from(ground: &RunGround) -> Self {
+impl From<&RunOptions> for RunPlace {
+    fn from(options: &RunOptions) -> Self {
         Self {
-            project: ground.project.clone(),
-            sandbox: ground.sandbox.clone(),
-            read_only: ground.read_only,
-            rule: ground.rule.clone(),
-            max_cost: ground.max_cost.clone(),
-            safety: (&ground.safety).into(),
+            project: options.project.clone(),
+            sandbox: options.sandbox.clone(),
+            read_only: options.read_only,
+            rule: options.rule.clone(),
+            max_cost: options.max_cost.clone(),
+            safety: (&options.safety).into(),
         }
     }
 }
 
-/// The same bounds as in files of actors.
+/// The same bounds as in actor files.
 fn temperature(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(given) if (0.0..=2.0).contains(&given) => Ok(given),
@@ -253,19 +256,19 @@ fn temperature(text: &str) -> Result<f64, String> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ActorContext {
-    /// List the contexts there are
+    /// List contexts
     #[command(after_help = "Example:
   agents actor context list")]
     List,
-    /// Show what was said in a context
+    /// Show the messages of a context
     #[command(after_help = "Example:
   agents actor context show weekly")]
     Show {
-        /// The context
+        /// Context
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Take all messages out of a context, or of all; the context stays
+    /// Delete all messages of one context or all contexts; the contexts stay
     #[command(after_help = "Examples:
   agents actor context clear weekly --yes
   agents actor context clear --all --yes")]
@@ -273,34 +276,34 @@ pub(crate) enum ActorContext {
         #[command(flatten)]
         which: WhichContext,
     },
-    /// Remove a context with all that was said in it
+    /// Delete a context and its messages
     #[command(after_help = "Example:
   agents actor context remove weekly --yes")]
     Remove {
         #[command(flatten)]
         which: WhichContext,
     },
-    /// Write a context to a file: YAML when its name ends so, else JSON
+    /// Export a context: as YAML if the file name ends in .yaml or .yml, otherwise as JSON
     #[command(after_help = "Examples:
   agents actor context export weekly --output weekly.json
   agents actor context export weekly")]
     Export {
-        /// The context
+        /// Context
         #[arg(value_name = "NAME")]
         name: String,
-        /// The file; standard output when not given
+        /// Output file; standard output when not given
         #[arg(long, short = 'o', value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Read a context from a file, JSON or YAML
+    /// Import a context from a JSON or YAML file
     #[command(after_help = "Examples:
   agents actor context import weekly.json
   agents actor context import weekly.yaml --name copy")]
     Import {
-        /// The file, `-` for standard input
+        /// File, `-` for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Another name for it
+        /// Name of the imported context
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
@@ -308,7 +311,7 @@ pub(crate) enum ActorContext {
 
 #[derive(Debug, Args)]
 pub(crate) struct WhichContext {
-    /// The context
+    /// Context
     #[arg(
         value_name = "NAME",
         required_unless_present = "all",

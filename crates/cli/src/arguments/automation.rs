@@ -1,4 +1,4 @@
-//! `automation-profile`: how much plans do by themselves.
+//! `automation-profile`: where plans proceed without asking.
 
 use std::path::PathBuf;
 
@@ -6,34 +6,34 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AutomationProfile {
-    /// Register a profile of your own from a YAML file
+    /// Register a custom profile from a YAML file
     #[command(
-        after_help = "A file gives a threshold for each of the eleven gates, or builds on a profile with `extends:` and
-gives what differs. A plan passes a gate by itself when it is at least that sure: 0.0 always, 1.0
-never. `agents schema automation-profile` prints the JSON schema of such files.
+        after_help = "A file sets a threshold for each of the eleven gates, or inherits from a profile with `extends:`
+and overrides some. A plan passes a gate without asking if its confidence reaches the threshold:
+0.0 always, 1.0 never. `agents schema automation-profile` prints the JSON schema of such files.
 
 Examples:
   agents automation-profile add --config careful.yaml
   agents automation-profile add --config careful.yaml --update"
     )]
     Add {
-        /// The YAML file, `-` for standard input
+        /// YAML file, `-` for standard input
         #[arg(long, short = 'c', value_name = "FILE")]
         config: PathBuf,
-        /// Replace a profile of the same name
+        /// Replace the profile of the same name
         #[arg(long)]
         update: bool,
     },
-    /// List the profiles there are
+    /// List profiles
     #[command(after_help = "Examples:
   agents automation-profile list
   agents automation-profile list '^local/'")]
     List {
-        /// Only those whose names match this regular expression
+        /// Only profiles whose name matches this regular expression
         #[arg(value_name = "REGEX")]
         pattern: Option<String>,
     },
-    /// Show a profile: what each gate stands before, and how sure a plan must be there
+    /// Show the gates of a profile and their thresholds
     #[command(after_help = "Examples:
   agents automation-profile show trusted
   agents --format json automation-profile show local/careful")]
@@ -41,7 +41,7 @@ Examples:
         #[command(flatten)]
         profile: ProfileReference,
     },
-    /// Remove a profile of your own that nothing uses
+    /// Remove a custom profile that is not in use
     #[command(after_help = "Example:
   agents automation-profile remove local/careful --yes")]
     Remove {
@@ -55,7 +55,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ProfileReference {
-    /// The profile, such as trusted or local/careful
+    /// Profile, such as trusted or local/careful
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }

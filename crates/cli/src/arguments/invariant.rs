@@ -1,14 +1,14 @@
-//! `invariant`: what plans must keep true.
+//! `invariant`: constraints that plans must respect.
 
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Invariant {
-    /// Say what plans must keep true
+    /// Add an invariant
     #[command(
-        after_help = "It holds for every plan from then on: everywhere, or in the projects, actions and plans that are
-named. Where two say the opposite, that of the plan holds before that of the action, of the project
-and the global ones; a global one that is --non-overridable holds before all.
+        after_help = "An invariant applies to all later plans, or to the given projects, actions and plans only. If two
+contradict each other, the order is: plan, action, project, global. A global invariant with the option
+`--non-overridable` always wins.
 
 Examples:
   agents invariant add --global 'Never push to main'
@@ -19,17 +19,17 @@ Examples:
     Add {
         #[command(flatten)]
         places: InvariantPlaces,
-        /// Let no other take its place; only with --global
+        /// No other invariant may override it; only with --global
         #[arg(long)]
         non_overridable: bool,
-        /// The sentence
+        /// Text of the invariant
         #[arg(value_name = "TEXT")]
         text: String,
     },
-    /// List what was said, or all that holds for a plan
+    /// List invariants, or those in effect for a plan
     #[command(
-        after_help = "Without --effective those are listed that were added with `invariant add`. With --effective all that
-holds is shown, those of projects and action files included, and which of them give way to others.
+        after_help = "Without --effective, lists what `invariant add` added. With --effective, also lists those of
+projects and action files, and marks the overridden ones.
 
 Examples:
   agents invariant list
@@ -40,18 +40,18 @@ Examples:
     List {
         #[command(flatten)]
         places: InvariantPlaces,
-        /// Show all that holds for these, and what gives way
+        /// Show all invariants in effect, and the overridden ones
         #[arg(long)]
         effective: bool,
-        /// Only those in whose text this regular expression finds something
+        /// Only invariants whose text matches this regular expression
         #[arg(value_name = "REGEX")]
         pattern: Option<String>,
     },
-    /// Let an invariant hold no more
+    /// Remove an invariant
     #[command(after_help = "Example:
   agents invariant remove 01JX3QAB --yes")]
     Remove {
-        /// The invariant: its id, or the first 6 or more characters of it
+        /// Invariant: id, or prefix of at least 6 characters
         #[arg(value_name = "ID")]
         id: String,
         /// Do not ask for confirmation
@@ -60,19 +60,19 @@ Examples:
     },
 }
 
-/// Where invariants hold.
+/// Scope of invariants.
 #[derive(Debug, Args)]
 pub(crate) struct InvariantPlaces {
-    /// Everywhere
+    /// All plans
     #[arg(long)]
     pub(crate) global: bool,
-    /// A project; may be repeated
+    /// Project; may be repeated
     #[arg(long, short = 'p', value_name = "PROJECT")]
     pub(crate) project: Vec<String>,
-    /// A plan: its id, or the first 6 or more characters of it; may be repeated
+    /// Plan: id, or prefix of at least 6 characters; may be repeated
     #[arg(long, value_name = "PLAN")]
     pub(crate) plan: Vec<String>,
-    /// An action; may be repeated
+    /// Action; may be repeated
     #[arg(long, value_name = "ACTION")]
     pub(crate) action: Vec<String>,
 }

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Model {
-    /// List well-known models and those of models.yaml
+    /// List well-known models and those in models.yaml
     #[command(
-        after_help = "Any other model of a provider can be used too; it has no known price.
+        after_help = "Other models of a provider can be used too; their price is unknown.
 
 Examples:
   agents model list --available
@@ -22,69 +22,71 @@ Examples:
         #[arg(long)]
         available: bool,
     },
-    /// Show what a model can do, what it costs, and how it is reached
+    /// Show capabilities, price and connection of a model
     #[command(after_help = "Example:
   agents model show openai/gpt-5.1")]
     Show {
-        /// The model, PROVIDER/MODEL
+        /// Model, PROVIDER/MODEL
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Ask a model something small and measure the answer
+    /// Send a short prompt to a model and measure the response
     Test(ModelTest),
-    /// Keep keys of providers in the keyring of the system
+    /// Manage provider keys in the system keyring
     #[command(subcommand)]
     Key(ModelKey),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelKey {
-    /// Put the key of a provider into the keyring
+    /// Store the key of a provider in the keyring
     #[command(
-        after_help = "The key is asked for at the terminal and not shown, or read from standard input. It is never an
-argument, which others could read. A variable of the environment comes before the keyring.
+        after_help = "The key is read from the terminal without echo, or from standard input. It is never an
+argument, which other users could read. An environment variable takes precedence over the keyring.
 
 Examples:
   agents model key set anthropic
   pass show openai | agents model key set openai"
     )]
     Set {
-        /// The provider
+        /// Provider
         #[arg(value_name = "PROVIDER")]
         provider: String,
     },
-    /// Take the key of a provider out of the keyring
+    /// Remove the key of a provider from the keyring
     #[command(after_help = "Example:
   agents model key remove anthropic")]
     Remove {
-        /// The provider
+        /// Provider
         #[arg(value_name = "PROVIDER")]
         provider: String,
     },
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "The model alone is asked; `model.fallback` is not used.
+#[command(
+    after_help = "Only this model receives the request; `model.fallback` is not used.
 
 Examples:
   agents model test ollama/llama3
   agents model test openai/gpt-5.1 --prompt 'Say hello in Czech'
-  agents model test scripted/answers.yaml")]
+  agents model test scripted/answers.yaml"
+)]
 pub(crate) struct ModelTest {
-    /// The model, PROVIDER/MODEL; the configured one when not given
+    /// Model, PROVIDER/MODEL; the configured default when not given
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// What to ask
+    /// Prompt
     #[arg(
         long,
         value_name = "TEXT",
         default_value = "Answer with the single word: ready"
     )]
     pub(crate) prompt: String,
-    /// Have the answer sent whole instead of piece by piece
+    /// Request the response as a whole instead of a stream
     #[arg(long)]
     pub(crate) no_stream: bool,
-    /// Add the exchange to this file, for `replay/FILE`
+    /// Append the exchange to this file, for `replay/FILE`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `plan`: plans, to be looked at.
+//! `plan`: commands that read plans.
 
 use std::path::PathBuf;
 
@@ -16,11 +16,11 @@ pub(crate) enum PlanCommand {
     Show {
         #[command(flatten)]
         plan: PlanChoice,
-        /// Print the document alone
+        /// Print only the document
         #[arg(long = "as", value_enum, value_name = "DOCUMENT")]
         document: Option<StrategyDocument>,
     },
-    /// Show how far a plan is, what it took and what it waits for
+    /// Show progress, usage and pending input of a plan
     #[command(after_help = "Exit codes: 1 when the plan failed, else 0
 
 Examples:
@@ -30,25 +30,25 @@ Examples:
         #[command(flatten)]
         plan: PlanChoice,
     },
-    /// Draw the decisions of a plan
+    /// Draw the decision tree of a plan
     Tree(PlanTree),
-    /// Explain a decision, or the first one of a plan
+    /// Explain a decision, or the first decision of a plan
     #[command(after_help = "Examples:
   agents plan explain 01JX3QD2
   agents plan explain 01JX3QD2 --show-context --show-reasoning")]
     Explain {
-        /// The decision or the plan: its id, or the first 6 or more characters of it
+        /// Decision or plan: id, or prefix of at least 6 characters
         #[arg(value_name = "DECISION|PLAN")]
         reference: String,
-        /// Show what was known when it was decided
+        /// Show the context of the decision
         #[arg(long)]
         show_context: bool,
-        /// Show what the actor thought, as it thought it
+        /// Show the reasoning of the actor, unedited
         #[arg(long)]
         show_reasoning: bool,
     },
-    /// Show what a plan changes
-    #[command(after_help = "In the format plain the patch alone is written.
+    /// Show the changes of a plan
+    #[command(after_help = "With --format plain, prints only the patch.
 
 Examples:
   agents plan diff 01JX3Q
@@ -57,7 +57,7 @@ Examples:
     Diff {
         #[command(flatten)]
         plan: PlanChoice,
-        /// Only the paths and how many lines of each
+        /// Only paths and line counts
         #[arg(long)]
         stat: bool,
     },
@@ -66,51 +66,50 @@ Examples:
         #[command(flatten)]
         plan: PlanChoice,
     },
-    /// Show what went wrong for a plan, and what can be done about it
+    /// Show the errors of a plan and how to recover
     Errors {
         #[command(flatten)]
         plan: PlanChoice,
     },
-    /// Show what happened to a plan, in order
+    /// Show the events of a plan in order
     Log(PlanLog),
-    /// Wait until a plan is over, needs a person or fails
-    #[command(after_help = "What happens meanwhile is told on standard error.
+    /// Wait until a plan finishes, fails or needs user input
+    #[command(after_help = "Prints events to standard error while it waits.
 
-Exit codes: 0 applied, 1 failed or given up, 4 the time is over, 5 a person is needed
+Exit codes: 0 applied, 1 failed or cancelled, 4 timeout, 5 user input required
 
 Example:
   agents plan wait 01JX3Q --timeout 600")]
     Wait {
         #[command(flatten)]
         plan: PlanChoice,
-        /// Seconds to wait at most; for ever when not given
+        /// Timeout in seconds; none when not given
         #[arg(long, value_name = "S")]
         timeout: Option<u64>,
     },
-    /// Show what limits a plan, and how much of it is used up, or set what it may cost
+    /// Show the limits of a plan and their usage, or set its maximum cost
     Guard {
         #[command(flatten)]
         plan: PlanChoice,
-        /// The most the plan may cost from now on, in US dollars
+        /// Maximum cost of the plan from now on, in US dollars
         #[arg(long, value_name = "USD")]
         max_cost: Option<String>,
     },
-    /// States of a plan that can be returned to
+    /// Manage checkpoints of a plan
     #[command(subcommand)]
     Checkpoint(PlanCheckpoint),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanReference {
-    /// The plan: its id, the first 6 or more characters of it, or its name
+    /// Plan: id, prefix of at least 6 characters, or name
     #[arg(value_name = "PLAN")]
     pub(crate) reference: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanChoice {
-    /// The plan: its id, the first 6 or more characters of it, or its name; the only one when not
-    /// given
+    /// Plan: id, prefix of at least 6 characters, or name; the only plan when not given
     #[arg(value_name = "PLAN")]
     pub(crate) reference: Option<String>,
 }
@@ -128,18 +127,17 @@ pub(crate) struct PlanList {
     /// Only plans in this state
     #[arg(long, value_enum)]
     pub(crate) state: Option<StateName>,
-    /// Only plans that work on this project
+    /// Only plans of this project
     #[arg(long, short = 'p', value_name = "PROJECT")]
     pub(crate) project: Option<String>,
-    /// Only plans made from this action
+    /// Only plans created from this action
     #[arg(long, value_name = "ACTION")]
     pub(crate) action: Option<String>,
-    /// Only plans whose name, action or description it matches
+    /// Only plans whose name, action or description matches this regular expression
     #[arg(value_name = "REGEX")]
     pub(crate) pattern: Option<String>,
 }
 
-/// A phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PhaseName {
     Strategize,
@@ -157,7 +155,6 @@ impl PhaseName {
     }
 }
 
-/// A state in which a plan is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum StateName {
@@ -186,13 +183,13 @@ impl StateName {
     }
 }
 
-/// The strategy as a document of its own.
+/// Formats of an exported strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StrategyDocument {
-    /// As people read and change it
+    /// For reading and editing
     #[value(alias = "md")]
     Markdown,
-    /// As programs do
+    /// For programs
     Json,
 }
 
@@ -204,37 +201,37 @@ pub(crate) enum StrategyDocument {
 pub(crate) struct PlanTree {
     #[command(flatten)]
     pub(crate) plan: PlanChoice,
-    /// Show decisions too that were replaced or taken back
+    /// Also show decisions that were replaced or rolled back
     #[arg(long)]
     pub(crate) show_superseded: bool,
-    /// How deep to draw
+    /// Maximum depth
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) depth: Option<u64>,
-    /// How to draw
+    /// Format of the drawing
     #[arg(long = "as", value_enum, default_value_t = TreeDrawing::Text)]
     pub(crate) drawing: TreeDrawing,
-    /// Write the drawing to this file instead of standard output
+    /// Output file instead of standard output
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// How decisions are drawn.
+/// Formats of a drawn decision tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TreeDrawing {
-    /// For a terminal
+    /// Text for a terminal
     Text,
-    /// A picture
+    /// SVG image
     Svg,
     /// A Mermaid flowchart
     Mermaid,
-    /// The language of Graphviz
+    /// Graphviz DOT
     Dot,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With --follow new lines are written as they come, until the plan is over; in the format json
-each is a document on a line of its own.
+    after_help = "With --follow new events are printed until the plan finishes; with --format json,
+one document per line.
 
 Examples:
   agents plan log 01JX3Q
@@ -243,10 +240,10 @@ Examples:
 pub(crate) struct PlanLog {
     #[command(flatten)]
     pub(crate) plan: PlanChoice,
-    /// Go on as more happens
+    /// Print new events as they occur
     #[arg(long)]
     pub(crate) follow: bool,
-    /// At most so many, the newest
+    /// Maximum number of events; the newest are shown
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) limit: u64,
 }
@@ -260,10 +257,10 @@ pub(crate) enum PlanCheckpoint {
         #[command(flatten)]
         plan: PlanChoice,
     },
-    /// Remove checkpoints of a plan that nobody works on
+    /// Delete checkpoints of a plan that is not running
     #[command(
-        after_help = "The first checkpoint, the newest one, and those that a rollback can still be taken back to
-stay. Either all that are named are removed, or none.
+        after_help = "The first and the newest checkpoint stay, as do those that `agents plan redo` needs. Either
+all given checkpoints are deleted, or none.
 
 Example:
   agents plan checkpoint delete 01JX3Q cp_2 cp_3"
@@ -271,7 +268,7 @@ Example:
     Delete {
         #[command(flatten)]
         plan: PlanReference,
-        /// The checkpoints, such as cp_2, or their labels
+        /// Checkpoints, such as cp_2, or their labels
         #[arg(value_name = "CHECKPOINT", required = true)]
         checkpoints: Vec<String>,
         /// Do not ask for confirmation

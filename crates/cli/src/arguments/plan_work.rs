@@ -1,4 +1,4 @@
-//! `plan`: plans, to be worked with; `do` and `worker`.
+//! `plan`: commands that change plans; `do` and `worker`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 
 use super::plan::{PlanChoice, PlanCommand, PlanReference};
 
-/// Everything that can be done with plans.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Plan {
     #[command(flatten)]
@@ -16,17 +15,14 @@ pub(crate) enum Plan {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one, on the way from the command line"
-)]
+#[expect(clippy::large_enum_variant, reason = "created once per process")]
 pub(crate) enum PlanWork {
-    /// Make a plan from an action, and begin it as far as its automation profile allows
+    /// Create a plan from an action and start it, as far as its automation profile allows
     #[command(
-        after_help = "The automation profile decides what runs by itself: with `supervised`, the usual one, the plan is
-thought out at once, and waits for `agents plan execute` and `agents plan apply`.
+        after_help = "The automation profile decides what needs approval: with `supervised`, the default, the plan
+strategizes at once and then waits for `agents plan execute` and `agents plan apply`.
 
-Exit codes: 0 made, 1 thinking it out failed, 2 a wrong argument, 3 no such action or project, 5 a person is needed,
+Exit codes: 0 created, 1 strategizing failed, 2 invalid argument, 3 action or project not found, 5 user input required,
 130 interrupted
 
 Examples:
@@ -35,12 +31,12 @@ Examples:
   agents plan use local/port local/api local/web --strategy-actor local/architect --max-cost 2.50"
     )]
     Use(PlanUse),
-    /// Carry a plan out, or go on with it where it stopped
+    /// Execute a plan, or resume it where it stopped
     #[command(
-        after_help = "Does the next phase: thinks a plan out that is not yet, carries one out that is. What was done before is not
-done again, whatever stopped it.
+        after_help = "Runs the next phase: strategizes, or executes if there is a strategy. Finished steps are not
+repeated.
 
-Exit codes: 0 done, 1 failed, 4 somebody else works on it or it is over, 5 a person is needed, 130 interrupted
+Exit codes: 0 done, 1 failed, 4 running elsewhere or already finished, 5 user input required, 130 interrupted
 
 Examples:
   agents plan execute
@@ -49,23 +45,23 @@ Examples:
   agents plan execute 01JX3Q --redo"
     )]
     Execute(PlanExecute),
-    /// Carry what a plan did to your files: all of it, or nothing
+    /// Apply the changes of a plan to your files atomically
     #[command(
-        after_help = "Refused while a required validation failed or did not run on what is in the sandbox now. On conflict
-your files stay as they are.
+        after_help = "Refused while a required validation has failed or has not run on the current sandbox. On conflict
+your files stay unchanged.
 
-Exit codes: 0 applied, 1 validations stand in the way, 4 conflict, 5 it was not confirmed, 130 interrupted
+Exit codes: 0 applied, 1 refused by validations, 4 conflict, 5 not confirmed, 130 interrupted
 
 Examples:
   agents plan apply
   agents plan apply 01JX3Q --yes"
     )]
     Apply(PlanApply),
-    /// Give a plan up
+    /// Cancel a plan
     Cancel {
         #[command(flatten)]
         plan: PlanReference,
-        /// Why, for the log
+        /// Reason, for the log
         #[arg(
             short,
             long,
@@ -74,37 +70,37 @@ Examples:
         )]
         reason: String,
     },
-    /// Say yes to what a plan waits for
+    /// Approve what a plan waits for
     #[command(after_help = "Examples:
   agents plan approve 01JX3Q
   agents plan approve 01JX3Q --answer 'the second one'")]
     Approve {
         #[command(flatten)]
         plan: PlanChoice,
-        /// The answer, when the plan asked a question
+        /// Answer, if the plan asked a question
         #[arg(long, value_name = "TEXT")]
         answer: Option<String>,
     },
-    /// Say no to what a plan waits for
+    /// Reject what a plan waits for
     Reject {
         #[command(flatten)]
         plan: PlanChoice,
-        /// Why, for the actor and the log
+        /// Reason, for the actor and the log
         #[arg(short, long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Tell a plan something for its next step
+    /// Give a plan guidance for its next step
     #[command(after_help = "Example:
   agents plan prompt 01JX3Q 'keep the old name as an alias'")]
     Prompt {
         #[command(flatten)]
         plan: PlanReference,
-        /// What to tell it
+        /// Guidance for the actor
         guidance: String,
     },
-    /// Take a plan back to a checkpoint: files, steps, decisions and calls together
+    /// Roll a plan back to a checkpoint: files, steps, decisions and tool calls
     #[command(
-        after_help = "Without a checkpoint those that there are are listed. `agents plan redo` takes it back.
+        after_help = "Without a checkpoint, lists the checkpoints. `agents plan redo` undoes a rollback.
 
 Examples:
   agents plan rollback 01JX3Q
@@ -114,49 +110,49 @@ Examples:
     Rollback {
         #[command(flatten)]
         plan: PlanReference,
-        /// The checkpoint: `cp_3`, 3, or its label
+        /// Checkpoint: `cp_3`, 3, or a label
         checkpoint: Option<String>,
-        /// Only show what would be taken back
+        /// Only show what would be rolled back
         #[arg(long)]
         preview: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// Take the last rollback of a plan back
+    /// Undo the last rollback of a plan
     Redo {
         #[command(flatten)]
         plan: PlanReference,
     },
-    /// Take a plan back to its strategy, which is made anew with what was learned
+    /// Return a plan to its strategy phase; the strategist receives the reason and earlier results
     Revert {
         #[command(flatten)]
         plan: PlanReference,
-        /// The phase to go back to
+        /// Phase to return to
         #[arg(long, value_name = "PHASE", default_value = "strategize", value_parser = ["strategize"])]
         to_phase: String,
-        /// Why, for the strategist and the log
+        /// Reason, for the strategist and the log
         #[arg(
             short,
             long,
             value_name = "TEXT",
-            default_value = "asked for by the user"
+            default_value = "requested by the user"
         )]
         reason: String,
     },
-    /// Go on with a plan where it stopped
+    /// Resume a plan where it stopped
     Resume {
         #[command(flatten)]
         plan: PlanReference,
-        /// Only show where it would go on
+        /// Only show where it would resume
         #[arg(long)]
         dry_run: bool,
-        /// Show what models say as they say it
+        /// Stream the output of models
         #[arg(long)]
         stream: bool,
     },
-    /// Change the strategy of a plan before it is carried out
-    #[command(after_help = "Opens the document in $EDITOR, or takes it from a file.
+    /// Edit the strategy of a plan before it is executed
+    #[command(after_help = "Opens the document in $EDITOR, or reads it from a file.
 
 Examples:
   agents plan edit 01JX3Q
@@ -164,7 +160,7 @@ Examples:
     Edit {
         #[command(flatten)]
         plan: PlanReference,
-        /// The new document; `-` for standard input
+        /// New document, `-` for standard input
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
@@ -172,55 +168,55 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanUse {
-    /// The action
+    /// Action
     pub(crate) action: String,
-    /// The projects it works on
+    /// Projects that the plan works on
     #[arg(value_name = "PROJECT")]
     pub(crate) projects: Vec<String>,
-    /// One more project
+    /// Additional project
     #[arg(short, long = "project", value_name = "PROJECT")]
     pub(crate) more_projects: Vec<String>,
-    /// The value of an argument of the action
+    /// Argument of the action
     #[arg(long = "arg", value_name = "NAME=VALUE")]
     pub(crate) arguments: Vec<String>,
     #[command(flatten)]
     pub(crate) choices: PlanChoices,
-    /// Only make it; nothing is begun
+    /// Only create the plan, do not start it
     #[arg(long)]
     pub(crate) no_start: bool,
-    /// Show what models say as they say it
+    /// Stream the output of models
     #[arg(long)]
     pub(crate) stream: bool,
 }
 
-/// What a person chooses for a plan.
+/// Options of new plans.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PlanChoices {
-    /// How much it does by itself: `agents automation-profile list`
+    /// Automation profile, see `agents automation-profile list`
     #[arg(long, value_name = "NAME")]
     pub(crate) automation_profile: Option<String>,
-    /// Who thinks it out
+    /// Actor that works out the strategy
     #[arg(long, value_name = "ACTOR")]
     pub(crate) strategy_actor: Option<String>,
-    /// Who carries it out
+    /// Actor that executes the steps
     #[arg(long, value_name = "ACTOR")]
     pub(crate) execution_actor: Option<String>,
-    /// Who says what it will take
+    /// Actor that estimates effort and cost
     #[arg(long, value_name = "ACTOR")]
     pub(crate) estimation_actor: Option<String>,
-    /// Who judges whether it is done; `none` for nobody
+    /// Actor that reviews the result; `none` to skip the review
     #[arg(long, value_name = "ACTOR")]
     pub(crate) review_actor: Option<String>,
-    /// Who brings invariants together; `none` for nobody
+    /// Actor that reconciles invariants; `none` to skip it
     #[arg(long, value_name = "ACTOR")]
     pub(crate) invariant_actor: Option<String>,
-    /// What it must keep true, beside all else
+    /// Additional invariant; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) invariant: Vec<String>,
-    /// The most it may cost, in US dollars
+    /// Maximum cost, in US dollars
     #[arg(long, value_name = "USD")]
     pub(crate) max_cost: Option<String>,
-    /// It may only look
+    /// Refuse tools that write
     #[arg(long)]
     pub(crate) read_only: bool,
 }
@@ -230,16 +226,16 @@ pub(crate) struct PlanChoices {
 pub(crate) struct PlanExecute {
     #[command(flatten)]
     pub(crate) plan: PlanChoice,
-    /// Show what models say as they say it
+    /// Stream the output of models
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Leave it to a worker, and begin one when there is none
+    /// Queue the plan for a worker, and start a worker if none runs
     #[arg(long)]
     pub(crate) background: bool,
-    /// Make a call again that was cut off
+    /// Retry a call whose outcome is unknown
     #[arg(long, conflicts_with = "skip")]
     pub(crate) redo: bool,
-    /// Take a call for done that was cut off
+    /// Assume that a call whose outcome is unknown succeeded
     #[arg(long)]
     pub(crate) skip: bool,
 }
@@ -248,24 +244,24 @@ pub(crate) struct PlanExecute {
 pub(crate) struct PlanApply {
     #[command(flatten)]
     pub(crate) plan: PlanChoice,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// End a plan that changed nothing
+    /// Finish a plan that changed nothing
     #[arg(long)]
     pub(crate) allow_empty: bool,
     /// Merge the plan's commit instead of adding one commit on top
     #[arg(long)]
     pub(crate) merge: bool,
-    /// The message of the commit
+    /// Commit message
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Several workers, on one machine or more, share the plans: each is driven by one at a time. A plan whose
-worker died is taken over.
+    after_help = "Several workers, on one or more machines, share the queue; one worker runs a plan at a time. When
+a worker dies, another one resumes its plans.
 
 Examples:
   agents worker
@@ -273,18 +269,18 @@ Examples:
   agents worker --until-idle"
 )]
 pub(crate) struct Worker {
-    /// How many plans to drive at the same time; `plan.concurrency` when not given
+    /// Maximum number of plans to run in parallel; `plan.concurrency` when not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(crate) concurrency: Option<u64>,
-    /// End when there is nothing to do
+    /// Exit when the queue is empty
     #[arg(long)]
     pub(crate) until_idle: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Makes a resource and a project of the folder when there are none, an action of your words, and a plan.
-What is not allowed by the automation profile is asked, or waits for `agents plan approve`.
+    after_help = "Creates a resource and a project for the folder if needed, an action from your description, and a
+plan. Where the automation profile needs approval, asks you or waits for `agents plan approve`.
 
 Examples:
   agents do 'fix the failing test'
@@ -292,20 +288,20 @@ Examples:
   agents do 'run `make docs`' --strategy-actor builtin/deterministic"
 )]
 pub(crate) struct Do {
-    /// What is to be done
+    /// Description of the task
     pub(crate) task: String,
-    /// The folder to work on; this one when not given
+    /// Folder to work on; the current one when not given
     #[arg(long, value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
-    /// A command that must succeed in the end; may be given several times
+    /// Command that must succeed at the end; may be repeated
     #[arg(long, value_name = "COMMAND")]
     pub(crate) check: Vec<String>,
     #[command(flatten)]
     pub(crate) choices: PlanChoices,
-    /// Apply without asking when it is done
+    /// Apply without asking
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Show what models say as they say it
+    /// Stream the output of models
     #[arg(long)]
     pub(crate) stream: bool,
 }

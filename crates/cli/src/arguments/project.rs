@@ -4,16 +4,16 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Project {
-    /// Make a project
+    /// Create a project
     Create(ProjectCreate),
     /// List projects
     List,
-    /// Show a project and the resources it links
+    /// Show a project and its resources
     Show {
         #[command(flatten)]
         project: ProjectReference,
     },
-    /// Remove a project; the resources it links stay
+    /// Remove a project; its resources stay
     Delete {
         #[command(flatten)]
         project: ProjectReference,
@@ -27,21 +27,21 @@ pub(crate) enum Project {
     LinkResource {
         #[command(flatten)]
         project: ProjectReference,
-        /// The resource: its name, its id, or the first 6 or more characters of the id
+        /// Resource: name, id, or prefix of the id of at least 6 characters
         #[arg(value_name = "RESOURCE")]
         resource: String,
-        /// What to call it in the project; the last part of its name when not given
+        /// Alias in the project; the last part of its name when not given
         #[arg(long, value_name = "NAME")]
         alias: Option<String>,
         /// Plans of the project may only read it
         #[arg(long)]
         read_only: bool,
     },
-    /// Take a resource out of a project; the resource stays
+    /// Unlink a resource from a project; the resource stays
     UnlinkResource {
         #[command(flatten)]
         project: ProjectReference,
-        /// The resource: its name, its alias in the project, or its id
+        /// Resource: name, alias in the project, or id
         #[arg(value_name = "RESOURCE")]
         resource: String,
     },
@@ -49,7 +49,7 @@ pub(crate) enum Project {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProjectReference {
-    /// The project: its name, its id, or the first 6 or more characters of the id
+    /// Project: name, id, or prefix of the id of at least 6 characters
     #[arg(value_name = "PROJECT")]
     pub(crate) reference: String,
 }
@@ -59,25 +59,25 @@ pub(crate) struct ProjectReference {
   agents project create local/shop --resource local/api --resource local/orders:db
   agents project create local/shop --invariant 'The public API stays compatible'")]
 pub(crate) struct ProjectCreate {
-    /// Its name, such as local/shop
+    /// Name, such as local/shop
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// What it is
+    /// Description
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
-    /// A resource to link, with an alias behind a colon; may be given several times
+    /// Resource to link, optionally followed by a colon and an alias; may be repeated
     #[arg(long = "resource", value_name = "RESOURCE[:ALIAS]")]
     pub(crate) resources: Vec<String>,
-    /// A word to find it by; may be given several times
+    /// Tag; may be repeated
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<String>,
-    /// What every plan of it must keep true; may be given several times
+    /// Invariant of every plan of the project; may be repeated
     #[arg(long = "invariant", value_name = "TEXT")]
     pub(crate) invariants: Vec<String>,
-    /// The actor that reconciles invariants
+    /// Actor that reconciles invariants
     #[arg(long, value_name = "ACTOR")]
     pub(crate) invariant_actor: Option<String>,
-    /// The automation profile its plans start with
+    /// Default automation profile of its plans
     #[arg(long, value_name = "PROFILE")]
     pub(crate) automation_profile: Option<String>,
 }

@@ -6,40 +6,40 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Resource {
-    /// Register a resource, with the flags that its type declares
+    /// Register a resource, with the flags of its type
     Add(ResourceAdd),
     /// List resources
     #[command(after_help = "Examples:
-  agents resource list --type container-instance     its special cases too
+  agents resource list --type container-instance     also lists subtypes
   agents resource list --project local/shop")]
     List {
-        /// Only resources of this type and of types that inherit from it
+        /// Only resources of this type and its subtypes
         #[arg(long = "type", value_name = "TYPE")]
         type_name: Option<String>,
-        /// Only resources that this project links
+        /// Only resources of this project
         #[arg(long, value_name = "PROJECT")]
         project: Option<String>,
     },
-    /// Show what is registered about a resource
+    /// Show the registration of a resource
     Show {
         #[command(flatten)]
         resource: ResourceReference,
     },
-    /// Look at what is there now: files, branch, commit, uncommitted changes
+    /// Show the current state: files, branch, commit, uncommitted changes
     Inspect {
         #[command(flatten)]
         resource: ResourceReference,
     },
-    /// Draw what lies below a resource, or below all
+    /// Draw the tree of one resource or all resources
     Tree {
-        /// The resource; all when not given
+        /// Resource; all when not given
         #[arg(value_name = "RESOURCE")]
         reference: Option<String>,
-        /// Only resources of this type and of types that inherit from it
+        /// Only resources of this type and its subtypes
         #[arg(long = "type", value_name = "TYPE")]
         type_name: Option<String>,
     },
-    /// Remove a resource and what was discovered below it; the files stay
+    /// Remove a resource and the resources discovered below it; files stay
     Remove {
         #[command(flatten)]
         resource: ResourceReference,
@@ -47,28 +47,28 @@ pub(crate) enum Resource {
         #[arg(long, short = 'y')]
         yes: bool,
     },
-    /// Put a resource below another
+    /// Add a resource as a child of another
     LinkChild {
-        /// What contains
+        /// Parent
         parent: String,
-        /// What is contained
+        /// Child
         child: String,
     },
-    /// Take a resource away from below another
+    /// Remove a resource from its parent
     UnlinkChild {
-        /// What contains
+        /// Parent
         parent: String,
-        /// What is contained
+        /// Child
         child: String,
     },
-    /// Look after the types of resources
+    /// Manage resource types
     #[command(subcommand)]
     Type(ResourceType),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ResourceReference {
-    /// The resource: its name, its id, or the first 6 or more characters of the id
+    /// Resource: name, id, or prefix of the id of at least 6 characters
     #[arg(value_name = "RESOURCE")]
     pub(crate) reference: String,
 }
@@ -78,22 +78,22 @@ pub(crate) struct ResourceReference {
     disable_help_flag = true,
     override_usage = "agents resource add TYPE NAME [FLAGS OF THE TYPE]
        agents resource add TYPE --help",
-    after_help = "Every type takes --description TEXT, --read-only and --update besides its own flags;
+    after_help = "Every type has --description TEXT, --read-only and --update in addition to its own flags;
 `agents resource add TYPE --help` shows them all.
 
 Examples:
   agents resource add git-checkout local/api --path ~/src/api
   agents resource add sqlite local/orders --path orders.db --read-only
-  agents resource add git-checkout local/api --path ~/src/api --update   look again"
+  agents resource add git-checkout local/api --path ~/src/api --update   discover again"
 )]
 pub(crate) struct ResourceAdd {
     /// Show the flags of the type
     #[arg(long, short = 'h')]
     pub(crate) help: bool,
-    /// The type, such as git-checkout, fs-directory or sqlite
+    /// Type, such as git-checkout, fs-directory or sqlite
     #[arg(value_name = "TYPE")]
     pub(crate) type_name: Option<String>,
-    /// The name, such as local/api, and the flags of the type
+    /// Name, such as local/api, and the flags of the type
     #[arg(
         value_name = "NAME AND FLAGS",
         trailing_var_arg = true,
@@ -108,24 +108,24 @@ pub(crate) enum ResourceType {
     #[command(after_help = "Example:
   agents resource type add --config database.yaml")]
     Add {
-        /// The YAML file, `-` for standard input
+        /// YAML file, `-` for standard input
         #[arg(long, short = 'c', value_name = "FILE")]
         config: PathBuf,
-        /// Replace the definition of a type that is registered
+        /// Replace the definition of a registered type
         #[arg(long)]
         update: bool,
     },
-    /// List the types there are
+    /// List types
     List,
-    /// Show a type with everything it inherits
+    /// Show a type with all inherited properties
     Show {
-        /// The type
+        /// Type
         #[arg(value_name = "TYPE")]
         name: String,
     },
-    /// Remove a type that nothing uses
+    /// Remove a type that is not in use
     Remove {
-        /// The type
+        /// Type
         #[arg(value_name = "TYPE")]
         name: String,
         /// Do not ask for confirmation
@@ -134,9 +134,9 @@ pub(crate) enum ResourceType {
     },
 }
 
-/// What stands behind a type: the flags of the type, and options that every command has.
+/// Arguments after the type: flags of the type, and global options.
 #[derive(Debug, Default)]
-pub(super) struct Behind {
+pub(super) struct TrailingArguments {
     pub(super) rest: Vec<String>,
     pub(super) format: Option<String>,
     pub(super) database_url: Option<String>,
@@ -145,10 +145,10 @@ pub(super) struct Behind {
     pub(super) verbosity: u8,
 }
 
-impl Behind {
-    /// Separates the flags of a type from the options of every command.
-    pub(super) fn of(given: Vec<String>) -> Result<Self, clap::Error> {
-        let mut behind = Self::default();
+impl TrailingArguments {
+    /// Separates the flags of the type from global options.
+    pub(super) fn parse(given: Vec<String>) -> Result<Self, clap::Error> {
+        let mut trailing = Self::default();
         let mut given = given.into_iter();
         while let Some(argument) = given.next() {
             let (name, value) = match argument.split_once('=') {
@@ -162,23 +162,23 @@ impl Behind {
             };
             let place = match name {
                 "--" => {
-                    behind.rest.push(argument);
-                    behind.rest.extend(given.by_ref());
+                    trailing.rest.push(argument);
+                    trailing.rest.extend(given.by_ref());
                     break;
                 }
-                "--format" | "-f" => &mut behind.format,
-                "--database-url" => &mut behind.database_url,
-                "--log-file" => &mut behind.log_file,
-                "--log-format" => &mut behind.log_format,
+                "--format" | "-f" => &mut trailing.format,
+                "--database-url" => &mut trailing.database_url,
+                "--log-file" => &mut trailing.log_file,
+                "--log-format" => &mut trailing.log_format,
                 "-v" | "-vv" => {
-                    behind.verbosity =
-                        behind
+                    trailing.verbosity =
+                        trailing
                             .verbosity
                             .saturating_add(if name == "-v" { 1 } else { 2 });
                     continue;
                 }
                 _ => {
-                    behind.rest.push(argument);
+                    trailing.rest.push(argument);
                     continue;
                 }
             };
@@ -190,11 +190,11 @@ impl Behind {
             };
             *place = Some(value);
         }
-        // The one parser of formats judges it.
-        if let Some(format) = &behind.format {
+        // `Format::from_str` validates the value.
+        if let Some(format) = &trailing.format {
             let line = ["agents", "--format", format, "version"];
             <super::Arguments as clap::Parser>::try_parse_from(line)?;
         }
-        Ok(behind)
+        Ok(trailing)
     }
 }

@@ -13,17 +13,17 @@ pub(crate) enum Run {
   agents run show 01JX3Q
   agents --format json run show 01JX3Q")]
     Show {
-        /// The run: its id, or the first 6 or more characters of it; the newest when not given
+        /// Run: id, or prefix of at least 6 characters; the newest when not given
         #[arg(value_name = "RUN")]
         run: Option<String>,
     },
-    /// Go on with a run that was cut off, failed, was stopped or waits for a person
+    /// Resume a run that was interrupted, failed, was stopped or waits for input
     #[command(
-        after_help = "Finished steps are not done again. A call of a tool that was begun when the run was cut off, and
-that may have taken effect, is asked about; --redo and --skip answer for you.
+        after_help = "Finished steps are not repeated. If a tool call had started when the run was interrupted, its
+outcome is unknown and the command asks what to do; --redo and --skip answer in advance.
 
-A run that waits shows its question with `agents run show`. Without a terminal --answer answers it: `yes` approves a
-call, `no` refuses it, other words refuse it and tell the model why; a question takes the text or the number of an option.
+`agents run show` shows the question of a waiting run. Without a terminal, --answer answers it: `yes` approves a
+call, `no` refuses it, other text refuses it and is sent to the model as the reason; for a question, the text or the number of an option.
 
 Examples:
   agents run resume 01JX3Q
@@ -31,14 +31,14 @@ Examples:
   agents run resume 01JX3Q --answer 'the second one'"
     )]
     Resume(RunResume),
-    /// Stop a run, or give up one that nobody works on
+    /// Cancel a run
     #[command(after_help = "Example:
   agents run cancel 01JX3Q")]
     Cancel {
         #[command(flatten)]
         run: RunReference,
     },
-    /// Walk a run again from its stored steps, doing nothing, and compare the result
+    /// Replay a run from its stored steps without side effects, and compare the results
     #[command(after_help = "Example:
   agents run replay 01JX3Q")]
     Replay {
@@ -49,7 +49,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct RunReference {
-    /// The run: its id, or the first 6 or more characters of it
+    /// Run: id, or prefix of at least 6 characters
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
 }
@@ -63,18 +63,17 @@ pub(crate) struct RunList {
     /// Only runs of this actor
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
-    /// Only runs that are this far
+    /// Only runs in this state
     #[arg(long, value_enum)]
     pub(crate) state: Option<RunStateName>,
-    /// At most so many
+    /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: u64,
-    /// Skip so many first
+    /// Number of results to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: u64,
 }
 
-/// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RunStateName {
     Running,
@@ -100,16 +99,16 @@ impl RunStateName {
 pub(crate) struct RunResume {
     #[command(flatten)]
     pub(crate) run: RunReference,
-    /// Make calls again of which nobody knows whether they were done
+    /// Retry calls whose outcome is unknown
     #[arg(long, conflicts_with = "skip")]
     pub(crate) redo: bool,
-    /// Take calls for done of which nobody knows whether they were
+    /// Assume that calls whose outcome is unknown succeeded
     #[arg(long)]
     pub(crate) skip: bool,
     /// Answer to the question that the run waits for
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["redo", "skip"])]
     pub(crate) answer: Option<String>,
-    /// Show the answer as it comes
+    /// Stream the answer
     #[arg(long)]
     pub(crate) stream: bool,
 }

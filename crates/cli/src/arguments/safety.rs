@@ -1,18 +1,18 @@
-//! `safety`, and the options of every command that calls tools.
+//! `safety`, and the safety options of all commands that call tools.
 
 use clap::{Args, Subcommand};
 use cleveragents_application::SafetySelection;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Safety {
-    /// List the safety profiles that are part of the program
+    /// List built-in safety profiles
     #[command(after_help = "Example:
   agents --format json safety list")]
     List,
-    /// Show what is in force here and who said it, or what one profile says
+    /// Show the limits in effect and where they are set, or one profile
     #[command(
-        after_help = "Profiles and guards of all levels hold together, and the tighter always wins. Without a profile of
-yours the profile `standard` holds; the file of a project can only narrow it.
+        after_help = "Profiles and guards of all levels are combined; the stricter one wins. Without a profile of
+your own, `standard` applies; the file of a project can only restrict it further.
 
 Examples:
   agents safety show
@@ -20,7 +20,7 @@ Examples:
   agents safety show ./team.yaml"
     )]
     Show {
-        /// A profile, or a file; what is in force when not given
+        /// Profile or file; the limits in effect when not given
         #[arg(value_name = "PROFILE|FILE")]
         profile: Option<String>,
         #[command(flatten)]
@@ -28,13 +28,13 @@ Examples:
     },
 }
 
-/// The heading of these options; one for the whole struct would also take what comes after them.
+/// Help heading of these options. A heading on the struct would also apply to options after them.
 const HEADING: &str = "Safety";
 
-/// How careful to be in one command. Each option narrows what the configuration allows.
+/// Safety options of one command. Each restricts what the configuration allows.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SafetyOptions {
-    /// A safety profile (see `agents safety list`), or a file that holds one
+    /// Safety profile (see `agents safety list`) or profile file
     #[arg(long, value_name = "PROFILE|FILE", help_heading = HEADING)]
     pub(crate) safety: Option<String>,
     /// Refuse these tools, such as builtin/shell or builtin/git-*; may be repeated
@@ -43,10 +43,10 @@ pub(crate) struct SafetyOptions {
     /// Refuse all tools but these; may be repeated
     #[arg(long, value_name = "PATTERN", help_heading = HEADING)]
     pub(crate) allow_tool: Vec<String>,
-    /// How many tools may be called after one answer of the model
+    /// Maximum number of tool calls per model response
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pub(crate) max_calls: Option<u64>,
-    /// Ask before every call that changes something
+    /// Ask before every call that writes
     #[arg(long, help_heading = HEADING)]
     pub(crate) approve_writes: bool,
 }

@@ -1,4 +1,4 @@
-//! `agents sandbox`: copies to work in, and the way of the work to the real files.
+//! `agents sandbox`: isolated copies, and applying their changes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,43 +7,43 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sandbox {
-    /// Make a sandbox: a copy of folders, repositories or databases to work in
+    /// Create a sandbox: an isolated copy of folders, repositories or databases
     Create(SandboxCreate),
     /// List sandboxes
     List {
-        /// Those that were applied or discarded too
+        /// Also list applied and discarded sandboxes
         #[arg(long)]
         all: bool,
     },
-    /// Show a sandbox, its parts and its checkpoints
+    /// Show a sandbox, its parts and checkpoints
     Show {
         #[command(flatten)]
         sandbox: SandboxReference,
     },
-    /// Run a command in a sandbox, confined to it, and record what it changes
+    /// Run a command confined to a sandbox, and record its changes
     Exec(SandboxExec),
-    /// Ask a PostgreSQL database as it will be, and take everything back
+    /// Query a PostgreSQL database with the pending changes, then roll back
     Query(SandboxQuery),
-    /// Show what a sandbox changed, as a patch
+    /// Show the changes of a sandbox as a patch
     Diff(SandboxDiff),
-    /// Remember the state of a sandbox, to return to it
+    /// Create a checkpoint of a sandbox
     Checkpoint {
         #[command(flatten)]
         sandbox: SandboxReference,
-        /// What to call it
+        /// Label
         #[arg(long)]
         label: Option<String>,
     },
-    /// Take a sandbox back to a checkpoint
+    /// Roll a sandbox back to a checkpoint
     Rollback(SandboxRollback),
-    /// Take the last rollback back
+    /// Undo the last rollback
     Redo {
         #[command(flatten)]
         sandbox: SandboxReference,
     },
-    /// Carry the changes to the real files, all of them or none
+    /// Apply the changes to the real files atomically
     Apply(SandboxApply),
-    /// Throw a sandbox and its changes away
+    /// Discard a sandbox and its changes
     Discard {
         #[command(flatten)]
         sandbox: SandboxReference,
@@ -55,7 +55,7 @@ pub(crate) enum Sandbox {
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxReference {
-    /// The sandbox: its name or id
+    /// Sandbox: name or id
     #[arg(value_name = "SANDBOX")]
     pub(crate) reference: String,
 }
@@ -64,7 +64,7 @@ pub(crate) struct SandboxReference {
 #[command(
     after_help = "A git repository becomes a worktree of its last commit, a folder or file a copy, an SQLite
 database a copy of its content, a PostgreSQL database a file of SQL that runs in one transaction
-when it is applied. The real ones are not touched before `agents sandbox apply`.
+when it is applied. The originals stay unchanged until `agents sandbox apply`.
 
 Examples:
   agents sandbox create fix --path .
@@ -72,12 +72,12 @@ Examples:
   agents sandbox create fix --project local/shop"
 )]
 pub(crate) struct SandboxCreate {
-    /// What to call it: letters, digits, `.`, `_` and `-`
+    /// Name: letters, digits, `.`, `_` and `-`
     pub(crate) name: String,
-    /// A repository, folder, file or database; may be repeated
+    /// Repository, folder, file or database; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<PathBuf>,
-    /// A registered resource; may be repeated
+    /// Registered resource; may be repeated
     #[arg(long, value_name = "RESOURCE")]
     pub(crate) resource: Vec<String>,
     /// All resources of a project
@@ -87,10 +87,10 @@ pub(crate) struct SandboxCreate {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command may write in the sandbox, its temporary folder and its private home only. It reads those, the
-system's folders and the toolchains of your home. Options allow more: `--read` and `--writable` for folders,
-`--network` for the network, `--env` for variables, since it starts with a clean environment. All
-that it started ends with it. The exit code is the command's own; 124 means that it ran out of time.
+    after_help = "The command can write only to the sandbox, its temporary folder and its private home. It can read those, the
+system folders and the toolchains in your home. Options allow more: `--read` and `--writable` for folders,
+`--network` for the network, `--env` for variables; it starts with a clean environment. Its
+child processes end with it. The exit code is that of the command; 124 means timeout.
 
 Examples:
   agents sandbox exec fix -- cargo test
@@ -99,8 +99,8 @@ Examples:
   agents sandbox exec fix --network --env CODEX_API_KEY -- \\
       codex exec --dangerously-bypass-approvals-and-sandbox 'fix the tests'
 
-The last example switches off the inner sandbox of Codex, which cannot start inside this one. To use your Codex
-login instead of a key, give its folder: --writable ~/.codex --env CODEX_HOME=$HOME/.codex"
+The last example disables the inner sandbox of Codex, which cannot start inside this one. To use your Codex
+login instead of a key, allow its folder: --writable ~/.codex --env CODEX_HOME=$HOME/.codex"
 )]
 pub(crate) struct SandboxExec {
     #[command(flatten)]
@@ -108,16 +108,16 @@ pub(crate) struct SandboxExec {
     /// Run in this part of the sandbox
     #[arg(long = "in", value_name = "PART")]
     pub(crate) part: Option<String>,
-    /// Give the command the terminal, for programs that talk to a person
+    /// Attach the terminal to the command, for interactive programs
     #[arg(long, short = 't')]
     pub(crate) tty: bool,
     /// Allow the network
     #[arg(long)]
     pub(crate) network: bool,
-    /// Pass on a variable, or set one with NAME=VALUE; may be repeated
+    /// Pass an environment variable, or set one with NAME=VALUE; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
-    /// Allow reading and writing in a folder outside; may be repeated
+    /// Allow reading and writing a folder outside; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) writable: Vec<PathBuf>,
     /// Allow reading a file or folder outside; may be repeated
@@ -132,22 +132,22 @@ pub(crate) struct SandboxExec {
     /// Maximum size of a file in MiB [default: 4096]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) max_file: Option<u64>,
-    /// End the command after so many seconds
+    /// Timeout in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
-    /// Run it even on a machine that cannot confine it
+    /// Run even on a machine that cannot confine the command
     #[arg(long)]
     pub(crate) unconfined: bool,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "One transaction is begun on the real database, `changes.sql` runs, then this SQL, and everything
-is rolled back. With --record the SQL is added to `changes.sql` if it ran well. Others may have to
-wait for the locks of a statement until the command ends. Without SQL, standard input is read.
+    after_help = "Opens a transaction on the real database, runs `changes.sql`, then this SQL, and rolls
+everything back. --record appends the SQL to `changes.sql` if it succeeded. Other clients may
+wait for the locks of a statement until the command ends. Without SQL, reads standard input.
 
 Examples:
   agents sandbox query fix 'SELECT count(*) FROM orders'
@@ -157,23 +157,23 @@ Examples:
 pub(crate) struct SandboxQuery {
     #[command(flatten)]
     pub(crate) sandbox: SandboxReference,
-    /// Ask the database of this part
+    /// Query the database of this part
     #[arg(long, value_name = "PART")]
     pub(crate) part: Option<String>,
-    /// Add the SQL to what will be applied
+    /// Add the SQL to the changes to apply
     #[arg(long)]
     pub(crate) record: bool,
-    /// Show so many rows at most
+    /// Maximum number of rows to show
     #[arg(long, value_name = "ROWS", default_value_t = 1000)]
     pub(crate) limit: usize,
-    /// The statements; the rows of the last one are shown
+    /// SQL statements; the rows of the last one are shown
     #[arg(value_name = "SQL")]
     pub(crate) sql: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Into a file or a pipe the patch alone is written, for `git apply`.
+    after_help = "To a file or a pipe, writes only the patch, for `git apply`.
 
 Examples:
   agents sandbox diff fix
@@ -183,21 +183,21 @@ Examples:
 pub(crate) struct SandboxDiff {
     #[command(flatten)]
     pub(crate) sandbox: SandboxReference,
-    /// Only the names of what changed
+    /// Only names of changed files
     #[arg(long)]
     pub(crate) stat: bool,
     /// Only this part
     #[arg(long, value_name = "PART")]
     pub(crate) part: Option<String>,
-    /// Only what changed since this checkpoint, by number or label
+    /// Only changes since this checkpoint, number or label
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) since: Option<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --to it goes to the last checkpoint that differs. The state before is kept as a
-checkpoint too, so nothing is lost: `agents sandbox redo` returns to it.
+    after_help = "Without --to, rolls back to the last checkpoint that differs. The state before is kept as a
+checkpoint: `agents sandbox redo` returns to it.
 
 Examples:
   agents sandbox rollback fix
@@ -206,7 +206,7 @@ Examples:
 pub(crate) struct SandboxRollback {
     #[command(flatten)]
     pub(crate) sandbox: SandboxReference,
-    /// The checkpoint, by number or label
+    /// Checkpoint, number or label
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) to: Option<String>,
     /// Only show what would change
@@ -216,7 +216,7 @@ pub(crate) struct SandboxRollback {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Your own changes that are not committed stay. Where both sides changed the same file nothing is
+    after_help = "Your uncommitted changes stay. If both sides changed the same file, nothing is
 applied and the conflicts are listed (exit code 4). If the machine stops halfway, the next sandbox
 command finishes or undoes it.
 
@@ -231,10 +231,10 @@ pub(crate) struct SandboxApply {
     /// Only show what would happen
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How the result arrives on a git branch
+    /// How to add the result to a git branch
     #[arg(long = "as", value_enum, default_value_t = ApplyAs::Commit, value_name = "FORM")]
     pub(crate) form: ApplyAs,
-    /// The message of the git commit
+    /// Commit message
     #[arg(long, short = 'm')]
     pub(crate) message: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `serve`: the options of a server.
+//! `serve`: options of the server.
 
 use clap::{Args, ValueEnum};
 
@@ -6,17 +6,17 @@ use crate::config::{Error, Flags, keys};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Options are also keys of the configuration, such as `serve.port`; those that let in
-or stand in for somebody (insecure-local, conformance) are not.
+    after_help = "Options are also configuration keys, such as `serve.port`, except those that bypass
+authentication or models (insecure-local, conformance).
 
 Callers need a token: `agents token create NAME --grant NAMESPACE=ROLE`. With insecure-local,
-programs on this machine need none and may do everything; the server listens on loopback only.
+programs on this machine need none and have all permissions; the server listens on loopback only.
 
 The log goes to standard error, and with --log-file also to a file that is rotated daily. It has
 failed requests and the causes of internal errors; with -v every request.
 
-SIGTERM and Ctrl-C end it: nothing new is begun, what was begun is finished or stored as far as
-it came. With `--format json` one line says where it listens: url, address and pid.
+SIGTERM and Ctrl-C stop the server: it accepts no new work, and finishes running work or stores
+its progress. With `--format json` one line contains url, address and pid.
 
 Examples:
   agents token create ci --grant acme=editor
@@ -26,69 +26,69 @@ Examples:
   agents serve --log-format json --log-file /var/log/agents.log -v"
 )]
 pub(crate) struct Serve {
-    /// The address to listen at
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) host: Option<String>,
-    /// The port to listen at, 0 for a free one
+    /// Port to listen on, 0 for any free port
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<String>,
-    /// Let programs on this machine in without a token
+    /// Accept programs on this machine without a token
     #[arg(long)]
     pub(crate) insecure_local: bool,
-    /// The address under which others reach the server
+    /// Public URL of the server
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
-    /// The certificate, in PEM
+    /// TLS certificate, in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<String>,
-    /// The key of the certificate, in PEM
+    /// Key of the certificate, in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<String>,
-    /// The largest body of a request
+    /// Maximum size of a request body
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_body_bytes: Option<String>,
-    /// How many requests a second one caller may make, 0 for any number
+    /// Maximum number of requests per second of one caller, 0 for no limit
     #[arg(long, value_name = "N")]
     pub(crate) rate: Option<String>,
-    /// The most connections at a time
+    /// Maximum number of connections
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<String>,
     /// Maximum number of connections from one address, 0 for half of all
     #[arg(long, value_name = "N")]
     pub(crate) max_connections_per_address: Option<String>,
-    /// How many turns, plans and operations run at a time
+    /// Maximum number of concurrent turns, plans and operations
     #[arg(long, value_name = "N")]
     pub(crate) max_running: Option<String>,
-    /// How long to wait at the end for what was begun
+    /// How long to wait for running work at shutdown
     #[arg(long, value_name = "SECONDS")]
     pub(crate) drain_seconds: Option<String>,
-    /// Let the server call addresses of private networks for its callers
+    /// Allow requests to private network addresses on behalf of callers
     #[arg(long)]
     pub(crate) allow_private_addresses: bool,
-    /// Tell traces to the collector at this address (OTLP over HTTP)
+    /// Send traces to this OTLP/HTTP collector
     #[arg(long, value_name = "URL")]
     pub(crate) otlp_endpoint: Option<String>,
-    /// The actor that answers tasks of other agents; `builtin/echo` repeats what it is told
+    /// Actor that answers A2A tasks; `builtin/echo` repeats the message
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
-    /// Answer tasks of other agents as the conformance kit of A2A expects, without a model
+    /// Answer A2A tasks as the A2A conformance kit expects, without a model
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, default_missing_value = "full")]
     pub(crate) conformance: Option<ConformanceProfile>,
 }
 
-/// What the agent says of itself to the conformance kit.
+/// Capabilities that the agent card declares to the conformance kit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConformanceProfile {
-    /// Everything that it can do
+    /// All capabilities
     Full,
-    /// Neither streams, push notifications nor an extended card
+    /// No streaming, push notifications or extended card
     Minimal,
-    /// That callers must know an extension
+    /// An extension that callers must support
     Extension,
 }
 
 impl Serve {
-    /// What the command line says about keys of the configuration.
+    /// Sets the configuration keys of the given options.
     pub(crate) fn flags(&self, flags: Flags) -> Result<Flags, Error> {
         let allows = self.allow_private_addresses.then_some("true");
         flags

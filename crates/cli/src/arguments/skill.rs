@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 pub(crate) enum Skill {
     /// Register a skill: a YAML file, or a folder with a SKILL.md
     #[command(
-        after_help = "The text of a YAML file is kept; `agents skill refresh` reads the file again. A folder is read
-whenever it is used. `agents schema skill` prints the JSON schema of such files, for editors.
+        after_help = "The content of a YAML file is stored; `agents skill refresh` reads the file again. A folder is read
+at every use. `agents schema skill` prints the JSON schema of such files, for editors.
 
 Examples:
   agents skill add files.yaml
@@ -17,21 +17,21 @@ Examples:
   agents skill add --config files.yaml --update"
     )]
     Add(SkillAdd),
-    /// List the skills there are
+    /// List skills
     #[command(after_help = "Example:
   agents --format json skill list")]
     List,
-    /// Show a skill: what it holds, what it may do and who uses it
+    /// Show a skill: content, permissions and users of the skill
     #[command(after_help = "Example:
   agents skill show local/files")]
     Show(SkillReference),
-    /// List the tools of a skill, with those of the skills it includes
+    /// List the tools of a skill, including those of included skills
     #[command(after_help = "Example:
   agents --format json skill tools local/files")]
     Tools(SkillReference),
     /// Read the files of registered skills again
     #[command(
-        after_help = "A file that is wrong now changes nothing: what was registered before stays.
+        after_help = "An invalid file changes nothing: the registered content stays.
 
 Examples:
   agents skill refresh
@@ -42,7 +42,7 @@ Examples:
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
-    /// Check a YAML file or a folder with a SKILL.md, and register nothing
+    /// Check a YAML file or a folder with a SKILL.md, without registering it
     #[command(
         after_help = "A folder is checked against the Agent Skills standard, more strictly than `agents skill add` does.
 
@@ -51,11 +51,11 @@ Examples:
   agents skill validate ./skills/pdf-tools"
     )]
     Validate {
-        /// The file or folder, `-` for a file on standard input
+        /// File or folder, `-` for a file on standard input
         #[arg(value_name = "PATH")]
         path: PathBuf,
     },
-    /// Remove a registered skill that nothing uses
+    /// Remove a registered skill that is not in use
     #[command(after_help = "Example:
   agents skill remove local/files --yes")]
     Remove {
@@ -69,20 +69,20 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct SkillAdd {
-    /// The YAML file or the folder, `-` for a file on standard input
+    /// YAML file or folder, `-` for a file on standard input
     #[arg(value_name = "PATH", required_unless_present = "config")]
     pub(crate) path: Option<PathBuf>,
-    /// The same, under another name
+    /// Same as FILE
     #[arg(long, short = 'c', value_name = "FILE", conflicts_with = "path")]
     pub(crate) config: Option<PathBuf>,
-    /// Replace a skill of the same name
+    /// Replace the skill of the same name
     #[arg(long)]
     pub(crate) update: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SkillReference {
-    /// The skill, such as local/files
+    /// Skill, such as local/files
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }

@@ -11,9 +11,9 @@ use super::SafetyOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
-    /// Register a tool of your own from a YAML file
+    /// Register a custom tool from a YAML file
     #[command(
-        after_help = "The text of the file is kept; the file itself is not read again. `agents schema tool` prints the
+        after_help = "The content of the file is stored; the file is not read again. `agents schema tool` prints the
 JSON schema of such files, for editors.
 
 Examples:
@@ -21,16 +21,16 @@ Examples:
   agents tool add --config count-lines.yaml --update"
     )]
     Add {
-        /// The YAML file, `-` for standard input
+        /// YAML file, `-` for standard input
         #[arg(long, short = 'c', value_name = "FILE")]
         config: PathBuf,
-        /// Replace a tool of the same name
+        /// Replace the tool of the same name
         #[arg(long)]
         update: bool,
     },
-    /// List the tools there are
+    /// List tools
     List(ToolList),
-    /// Show a tool: its schemas, what it declares about itself, and its file
+    /// Show a tool: schemas, declared properties and file
     #[command(after_help = "Examples:
   agents tool show builtin/file-edit
   agents --format json tool show local/count-lines")]
@@ -38,7 +38,7 @@ Examples:
         #[command(flatten)]
         tool: ToolReference,
     },
-    /// Remove a tool of your own
+    /// Remove a custom tool
     #[command(after_help = "Example:
   agents tool remove local/count-lines --yes")]
     Remove {
@@ -48,11 +48,11 @@ Examples:
         #[arg(long, short = 'y')]
         yes: bool,
     },
-    /// Call a tool yourself, through the same gate as a model
+    /// Call a tool through the same gate as a model
     Run(Box<ToolRun>),
-    /// List the calls that were made, by models and by hand, newest first
+    /// List tool calls of models and users, newest first
     Calls(ToolCalls),
-    /// Show one call: its arguments, what came of it, and all that it said
+    /// Show one tool call: arguments, outcome and output
     Call(ToolCallShow),
 }
 
@@ -65,21 +65,20 @@ pub(crate) struct ToolCalls {
     /// Only calls of this session
     #[arg(long, value_name = "SESSION")]
     pub(crate) session: Option<String>,
-    /// Only calls of this tool, or of tools like builtin/git-*
+    /// Only calls of this tool or pattern, such as builtin/git-*
     #[arg(long, value_name = "PATTERN")]
     pub(crate) tool: Option<String>,
-    /// Only calls that ended like this
+    /// Only calls with this outcome
     #[arg(long, value_enum)]
     pub(crate) outcome: Option<CallOutcomeName>,
-    /// At most so many
+    /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: u64,
-    /// Skip so many first
+    /// Number of results to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: u64,
 }
 
-/// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CallOutcomeName {
     Running,
@@ -105,29 +104,29 @@ impl CallOutcomeName {
   agents tool call 01JX3Q --output --page 2
   agents --format json tool call 01JX3Q --log --from 4096")]
 pub(crate) struct ToolCallShow {
-    /// The call: its id, or the first 6 or more characters of it
+    /// Call: id, or prefix of at least 6 characters
     #[arg(value_name = "ID")]
     pub(crate) call: String,
-    /// Show all that it said, in pages
+    /// Show the full output, in pages
     #[arg(long)]
     pub(crate) output: bool,
-    /// Show what it logged, in pages
+    /// Show the log of the call, in pages
     #[arg(long, conflicts_with = "output")]
     pub(crate) log: bool,
-    /// Which page, from 1
+    /// Page, from 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "from")]
     pub(crate) page: Option<u64>,
-    /// From which byte on
+    /// Offset of the first byte
     #[arg(long, value_name = "OFFSET")]
     pub(crate) from: Option<u64>,
-    /// How many bytes a page has
+    /// Page size in bytes
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(4..=67_108_864))]
     pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolReference {
-    /// The tool, such as builtin/file-read or local/count-lines
+    /// Tool, such as builtin/file-read or local/count-lines
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }
@@ -137,16 +136,16 @@ pub(crate) struct ToolReference {
   agents tool list --source custom
   agents tool list --category git_operations")]
 pub(crate) struct ToolList {
-    /// Only tools, or only validations
+    /// Only tools or only validations
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     pub(crate) kind: Option<ToolKind>,
     /// Only tools of this namespace
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// Only the program's own, or only yours
+    /// Only built-in or only custom tools
     #[arg(long, value_enum, value_name = "SOURCE")]
     pub(crate) source: Option<ToolSource>,
-    /// Only tools of this group
+    /// Only tools of this category
     #[arg(long, value_name = "CATEGORY",
           value_parser = PossibleValuesParser::new(Category::ALL.map(Category::as_str)))]
     pub(crate) category: Option<String>,
@@ -166,13 +165,13 @@ pub(crate) enum ToolSource {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The call is checked, asked about, written down and confined as if a model had made it. Tools
+    after_help = "The call is authorized, recorded and confined like a call of a model. Tools
 that work on files need a sandbox; your own files change only when you apply it: `agents sandbox
-apply NAME`. VALUE is taken as text where the tool expects text, otherwise as JSON where it is
+apply NAME`. VALUE is text if the tool expects text, otherwise JSON if it parses as
 JSON.
 
-Exit codes: 0 it succeeded, 1 it failed or was refused, 3 there is no such tool, 5 a person is
-needed
+Exit codes: 0 succeeded, 1 failed or refused, 3 tool not found, 5 user input
+required
 
 Examples:
   agents tool run builtin/file-read --sandbox fix path=README.md
@@ -183,28 +182,28 @@ Examples:
 pub(crate) struct ToolRun {
     #[command(flatten)]
     pub(crate) tool: ToolReference,
-    /// The arguments, one by one
+    /// Arguments
     #[arg(value_name = "KEY=VALUE", conflicts_with_all = ["input", "input_file"])]
     pub(crate) pairs: Vec<String>,
     /// All arguments, as a JSON object
     #[arg(long, value_name = "JSON", conflicts_with = "input_file")]
     pub(crate) input: Option<String>,
-    /// All arguments, as a file that holds a JSON object; `-` for standard input
+    /// File with all arguments as a JSON object, `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) input_file: Option<PathBuf>,
-    /// Act in this sandbox
+    /// Sandbox of the call
     #[arg(long, value_name = "NAME")]
     pub(crate) sandbox: Option<String>,
-    /// Act in a sandbox of this project's resources, made when it is not there
+    /// Project of the call: uses its sandbox, created if needed
     #[arg(long, value_name = "PROJECT", conflicts_with = "sandbox")]
     pub(crate) project: Option<String>,
-    /// Have the tools of this skill too; may be repeated
+    /// Also offer the tools of this skill; may be repeated
     #[arg(long, value_name = "SKILL")]
     pub(crate) skill: Vec<String>,
-    /// One more permission rule, such as \"deny builtin/shell(rm *)\"; may be repeated
+    /// Additional permission rule, such as \"deny builtin/shell(rm *)\"; may be repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) rule: Vec<String>,
-    /// Refuse tools that change something
+    /// Refuse tools that write
     #[arg(long)]
     pub(crate) read_only: bool,
     #[command(flatten)]
@@ -213,10 +212,10 @@ pub(crate) struct ToolRun {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Permission {
-    /// Remember a rule for every session and plan
+    /// Add a rule for all sessions and plans
     #[command(
-        after_help = "A rule is `allow`, `ask` or `deny`, a tool or a pattern of tools, and perhaps a pattern of paths or
-commands in parentheses. `deny` always wins; of the others the more exact rule counts.
+        after_help = "A rule is `allow`, `ask` or `deny`, a tool or a pattern of tools, and optionally a pattern of paths or
+commands in parentheses. `deny` always wins; among the others the more specific rule wins.
 
 Examples:
   agents permission add 'deny builtin/shell(curl *)'
@@ -224,47 +223,47 @@ Examples:
   agents permission add 'ask builtin/git-*'"
     )]
     Add {
-        /// The rule: allow|ask|deny TOOL[(PATTERN)]
+        /// Rule: allow|ask|deny TOOL[(PATTERN)]
         #[arg(value_name = "RULE")]
         rule: String,
     },
-    /// List the remembered rules
+    /// List the stored rules
     #[command(after_help = "Example:
   agents --format json permission list")]
     List,
-    /// Forget a rule
+    /// Remove a rule
     #[command(after_help = "Example:
   agents permission remove 'ask builtin/git-*'")]
     Remove {
-        /// The rule, as `permission list` shows it
+        /// Rule, as `permission list` shows it
         #[arg(value_name = "RULE")]
         rule: String,
     },
 }
 
-/// The files of which there is a schema.
+/// File formats that have a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaOf {
-    /// The file of an actor, for `actor add`
+    /// Actor file, for `actor add`
     Actor,
-    /// The file of an action, for `action create`
+    /// Action file, for `action create`
     Action,
-    /// The file of an MCP server, for `mcp add`
+    /// MCP server file, for `mcp add`
     Mcp,
-    /// The file of a tool, for `tool add`
+    /// Tool file, for `tool add`
     Tool,
-    /// The file of a skill, for `skill add`
+    /// Skill file, for `skill add`
     Skill,
     /// models.yaml in the home folder
     Models,
-    /// The file of a resource type, for `resource type add`
+    /// Resource type file, for `resource type add`
     ResourceType,
-    /// The file of a safety profile, for --safety and `safety.profile`
+    /// Safety profile file, for --safety and `safety.profile`
     Safety,
-    /// The file of an automation profile, for `automation-profile add`
+    /// Automation profile file, for `automation-profile add`
     AutomationProfile,
-    /// The file of a validation, for `validation add`
+    /// Validation file, for `validation add`
     Validation,
-    /// Requests and responses of all operations, which are also the JSON data of commands
+    /// Requests and responses of all operations, which are also the JSON output of commands
     Operations,
 }

@@ -1,4 +1,4 @@
-//! `validation`: what judges the work of plans.
+//! `validation`: checks of the results of plans.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 pub(crate) enum Validation {
     /// Register a validation from a YAML file
     #[command(
-        after_help = "A validation runs a `command`, or calls a tool (`wraps`) and makes a verdict of its answer
-(`transform`). Its `mode` says whether it stands in the way of applying: `required`, the default, or
+        after_help = "A validation runs a `command`, or calls a tool (`wraps`) and derives the verdict from its output
+(`transform`). Its `mode` decides whether a failure blocks the apply: `required`, the default, or
 `informational`. `agents schema validation` prints the JSON schema of such files.
 
 Examples:
@@ -17,23 +17,23 @@ Examples:
   agents validation add --config tests.yaml --update"
     )]
     Add {
-        /// The YAML file, `-` for standard input
+        /// YAML file, `-` for standard input
         #[arg(long, short = 'c', value_name = "FILE")]
         config: PathBuf,
-        /// Replace a validation of the same name
+        /// Replace the validation of the same name
         #[arg(long)]
         update: bool,
     },
-    /// List the validations there are
+    /// List validations
     #[command(after_help = "Examples:
   agents validation list
   agents validation list tests")]
     List {
-        /// Only those whose names match this regular expression
+        /// Only validations whose name matches this regular expression
         #[arg(value_name = "REGEX")]
         pattern: Option<String>,
     },
-    /// Show a validation: what it runs, when it passes, and what it is attached to
+    /// Show a validation: command, pass condition and attachments
     #[command(after_help = "Example:
   agents validation show local/tests")]
     Show {
@@ -56,26 +56,26 @@ Examples:
     #[command(after_help = "Example:
   agents validation detach 01JX3Q")]
     Detach {
-        /// The attachment: its id, or the first 6 or more characters of it
+        /// Attachment: id, or prefix of at least 6 characters
         #[arg(value_name = "ATTACHMENT_ID")]
         attachment: String,
     },
-    /// List what is attached to what
+    /// List attachments
     Attachments(ValidationAttachments),
-    /// Try a validation in a sandbox, which is the same afterwards
+    /// Run a validation in a sandbox and undo its changes
     Run(ValidationRun),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidationReference {
-    /// The validation, such as local/tests
+    /// Validation, such as local/tests
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --project and --plan it judges every plan that works on the resource.
+    after_help = "Without --project and --plan, it checks every plan that works on the resource.
 
 Examples:
   agents validation attach local/api local/tests
@@ -88,13 +88,13 @@ pub(crate) struct ValidationAttach {
     /// Only in this plan
     #[arg(long, value_name = "PLAN_ID", conflicts_with = "project")]
     pub(crate) plan: Option<String>,
-    /// The resource to judge
+    /// Resource to check
     #[arg(value_name = "RESOURCE")]
     pub(crate) resource: String,
-    /// The validation that judges
+    /// Validation
     #[arg(value_name = "VALIDATION")]
     pub(crate) validation: String,
-    /// Values for the places of its command
+    /// Values for placeholders of its command
     #[arg(value_name = "NAME=VALUE")]
     pub(crate) arguments: Vec<String>,
 }
@@ -104,25 +104,25 @@ pub(crate) struct ValidationAttach {
   agents validation attachments --resource local/api
   agents validation attachments --validation local/tests")]
 pub(crate) struct ValidationAttachments {
-    /// Only of this validation
+    /// Only attachments of this validation
     #[arg(long, value_name = "NAME")]
     pub(crate) validation: Option<String>,
-    /// Only to this resource
+    /// Only attachments to this resource
     #[arg(long, value_name = "RESOURCE")]
     pub(crate) resource: Option<String>,
-    /// Only in this project
+    /// Only attachments in this project
     #[arg(long, short = 'p', value_name = "PROJECT")]
     pub(crate) project: Option<String>,
-    /// Only in this plan
+    /// Only attachments in this plan
     #[arg(long, value_name = "PLAN_ID")]
     pub(crate) plan: Option<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command runs confined to the sandbox. What it changes there is taken back afterwards.
+    after_help = "The command runs confined to the sandbox. Its changes to the sandbox are undone afterwards.
 
-Exit codes: 0 it passed, 1 it failed, 3 there is no such validation
+Exit codes: 0 passed, 1 failed, 3 validation not found
 
 Examples:
   agents validation run local/tests --sandbox fix
@@ -131,10 +131,10 @@ Examples:
 pub(crate) struct ValidationRun {
     #[command(flatten)]
     pub(crate) validation: ValidationReference,
-    /// The sandbox to judge
+    /// Sandbox to check
     #[arg(long, value_name = "NAME")]
     pub(crate) sandbox: String,
-    /// Values for the places of its command
+    /// Values for placeholders of its command
     #[arg(value_name = "NAME=VALUE")]
     pub(crate) arguments: Vec<String>,
 }

@@ -1,20 +1,22 @@
-//! `action`: the templates of plans.
+//! `action`: templates of plans.
 
 use std::path::Path;
 
-use cleveragents_application::Outcome;
 use cleveragents_application::action_operations::{
     ActionInfo, ArchiveAction, CreateAction, ListActions, ShowAction,
 };
-use cleveragents_domain::{ActionArgument, ActionState, Code};
+use cleveragents_domain::{ActionArgument, ActionState, Code, DefinitionKind};
 use serde_json::Value;
 
-use super::{confirm, counted, read_definition, yes_no};
+use super::definition::{DefinitionInput, listed as listed_sentence, read_input, registered};
+use super::{confirm, yes_no};
 use crate::arguments::Action as Command;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// Commands that consist of typed operations.
+const KIND: DefinitionKind = DefinitionKind::Action;
+
+/// Commands that call typed operations.
 pub(crate) const OPERATIONS: &[&str] = &[
     "action archive",
     "action create",
@@ -22,7 +24,7 @@ pub(crate) const OPERATIONS: &[&str] = &[
     "action show",
 ];
 
-/// The short name of a command.
+/// Command path, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Command) -> &'static str {
     match command {
         Command::Create { .. } => "action create",
@@ -57,20 +59,18 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
 }
 
 fn create(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
+    let DefinitionInput { text, source } = read_input(context, config, KIND)?;
     let source = if config == Path::new("-") {
         Some("standard input".to_owned())
     } else {
-        context.definition_source(config)
+        source
     };
     let created = context.call(CreateAction {
-        text: read_definition(config, "the file of an action", Code::MalformedAction)?,
+        text,
         source,
         update,
     })?;
-    let sentence = match created.outcome {
-        Outcome::Updated => "Action updated",
-        Outcome::Created | Outcome::Unchanged => "Action created",
-    };
+    let sentence = registered(KIND, created.outcome, "created");
     let report = details(Report::new("action create"), &created.action);
     Ok(report.data(created).ok(sentence))
 }
@@ -162,7 +162,7 @@ fn arguments(all: &[ActionArgument]) -> Table {
             limits.push(format!("at most {maximum}"));
         }
         if let Some(pattern) = &argument.pattern {
-            limits.push(format!("like {pattern}"));
+            limits.push(format!("matches {pattern}"));
         }
         vec![
             argument.name.as_str().into(),
@@ -210,17 +210,16 @@ fn list(context: &Context, request: ListActions) -> Result<Report, CommandError>
     let broken = listed.actions.iter();
     for action in broken.filter(|action| action.problem.is_some()) {
         report = report.warn(format!(
-            "the action {} cannot be read any more",
+            "the stored definition of action {} cannot be read",
             action.name
         ));
     }
     let count = listed.actions.len();
-    Ok(report
-        .data(listed)
-        .ok(format!("{} listed", counted(count, "action"))))
+    Ok(report.data(listed).ok(listed_sentence(KIND, count)))
 }
 
-/// Archives an action. Without `yes`, the first call refuses if the action does not exist; then the user is asked.
+/// Archives an action. Without `yes`, the first call fails if the action does not exist; then asks
+/// the user.
 fn archive(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
     let request = |yes: bool| ArchiveAction {
         name: name.to_owned(),
@@ -228,7 +227,7 @@ fn archive(context: &Context, name: &str, yes: bool) -> Result<Report, CommandEr
     };
     let archived = match context.call(request(yes)) {
         Err(error) if error.code() == Code::ConfirmationNeeded && !yes => {
-            confirm(context, &format!("Archive action {name}?"), false)?;
+            confirm(&format!("Archive action {name}?"), false)?;
             context.call(request(true))
         }
         done => done,

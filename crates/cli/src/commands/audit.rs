@@ -1,4 +1,4 @@
-//! `audit`: who did what, and that nobody changed the account of it.
+//! `audit`: shows and verifies the audit log.
 
 use cleveragents_application::AuditService;
 use cleveragents_domain::{AuditEntry, Timestamp};
@@ -20,9 +20,9 @@ pub(super) fn run(context: &Context, command: Audit) -> Result<Report, CommandEr
                 .panel(
                     Panel::new("Audit")
                         .row("Entries", check.count)
-                        .row("Hash of the last", Cell::Id(check.head.clone())),
+                        .row("Hash of the last entry", Cell::Id(check.head.clone())),
                 )
-                .ok("Every entry is as it was written"))
+                .ok("No entry was changed"))
         }
     }
 }

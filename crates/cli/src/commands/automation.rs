@@ -1,20 +1,24 @@
-//! `automation-profile`: how much plans do by themselves.
+//! `automation-profile`: where plans proceed without asking.
 
 use std::path::Path;
 
-use cleveragents_application::Outcome;
 use cleveragents_application::automation_operations::{
     AddProfile, GateThresholds, ListProfiles, ListedProfile, ProfileFlags, ProfileGuards,
     RemoveProfile, ShowProfile,
 };
-use cleveragents_domain::{AutomationGate, Code, GateGroup, MicroUsd};
+use cleveragents_domain::{AutomationGate, DefinitionKind, GateGroup, MicroUsd};
 
-use super::{call_removal, counted, read_definition, removal, yes_no};
+use super::definition::{
+    DefinitionInput, listed as listed_sentence, read_input, registered, remove as remove_definition,
+};
+use super::yes_no;
 use crate::arguments::AutomationProfile as Command;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// Commands that consist of typed operations.
+const KIND: DefinitionKind = DefinitionKind::AutomationProfile;
+
+/// Commands that call typed operations.
 pub(crate) const OPERATIONS: &[&str] = &[
     "automation-profile add",
     "automation-profile list",
@@ -32,16 +36,14 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
 }
 
 fn add(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
+    let DefinitionInput { text, source } = read_input(context, config, KIND)?;
     let added = context.call(AddProfile {
-        text: read_definition(config, "an automation profile", Code::MalformedProfile)?,
-        source: context.definition_source(config),
+        text,
+        source,
         update,
     })?;
     let retries = (added.max_retries, added.validation_retries);
-    let sentence = match added.outcome {
-        Outcome::Updated => "Automation profile updated",
-        Outcome::Created | Outcome::Unchanged => "Automation profile registered",
-    };
+    let sentence = registered(KIND, added.outcome, "registered");
     Ok(Report::new("automation-profile add")
         .panel(head(&added.name, &added.description).row("Config", added.config.clone()))
         .table(gates(&added.thresholds))
@@ -57,13 +59,13 @@ fn head(name: &str, description: &str) -> Panel {
         .row("Description", description)
 }
 
-/// The gates, group by group.
+/// Table of gates, grouped.
 fn gates(thresholds: &GateThresholds) -> Table {
     let mut table = Table::new("Gates")
         .column("Gate", Align::Left)
         .column("Threshold", Align::Right)
-        .column("By itself", Align::Left)
-        .column("Stands before", Align::Left);
+        .column("Without asking", Align::Left)
+        .column("Before", Align::Left);
     for gate in GateGroup::ALL.into_iter().flat_map(GateGroup::gates) {
         let Some(threshold) = thresholds.get(&gate).copied() else {
             continue;
@@ -71,25 +73,25 @@ fn gates(thresholds: &GateThresholds) -> Table {
         table = table.row(vec![
             gate.as_str().into(),
             shown(threshold).into(),
-            by_itself(threshold),
+            approval_cell(threshold),
             gate.gates().into(),
         ]);
     }
     table
 }
 
-/// A threshold with at least one digit behind the point.
+/// Formats a threshold with at least one decimal.
 fn shown(threshold: f64) -> String {
     format!("{threshold:?}")
 }
 
-fn by_itself(threshold: f64) -> Cell {
+fn approval_cell(threshold: f64) -> Cell {
     if threshold <= 0.0 {
         Cell::Good("always".to_owned())
     } else if threshold >= 1.0 {
         Cell::Warn("asks".to_owned())
     } else {
-        "when sure".into()
+        "if confident".into()
     }
 }
 
@@ -99,11 +101,11 @@ fn flags_panel(
     guards: Option<&ProfileGuards>,
 ) -> Panel {
     let panel = Panel::new("Flags")
-        .row("Sandbox demanded", yes_no(flags.require_sandbox))
-        .row("Checkpoint demanded", yes_no(flags.require_checkpoints))
+        .row("Sandbox required", yes_no(flags.require_sandbox))
+        .row("Checkpoints required", yes_no(flags.require_checkpoints))
         .row("Unsafe tools", yes_no(flags.allow_unsafe_tools))
-        .row("Tries again", u64::from(max_retries))
-        .row("Mends after validations", u64::from(validation_retries));
+        .row("Retries", u64::from(max_retries))
+        .row("Fixes of failed validations", u64::from(validation_retries));
     let Some(guards) = guards else {
         return panel;
     };
@@ -117,23 +119,23 @@ fn flags_panel(
     let allowed = guards.tool_allowlist.as_deref();
     let cost = guards.max_total_cost;
     panel
-        .row("Tools denied", listed(&guards.tool_denylist))
+        .row("Denied tools", listed(&guards.tool_denylist))
         .row(
-            "Tools allowed",
+            "Allowed tools",
             allowed.map_or_else(|| "all".to_owned(), listed),
         )
-        .row("Calls in a step", guards.max_tool_calls_per_step)
+        .row("Maximum calls per step", guards.max_tool_calls_per_step)
         .row(
-            "Cost of a plan",
+            "Maximum cost of a plan",
             cost.and_then(MicroUsd::from_usd_rounded_up)
                 .map(Cell::Money),
         )
         .row(
-            "Every change asked about",
+            "Approval for every write",
             yes_no(guards.require_approval_for_writes),
         )
         .row(
-            "Applying asked about",
+            "Approval to apply",
             yes_no(guards.require_approval_for_apply),
         )
 }
@@ -142,7 +144,7 @@ fn list(context: &Context, pattern: Option<String>) -> Result<Report, CommandErr
     let listed = context.call(ListProfiles { pattern })?;
     let table = Table::with_columns(
         "Automation Profiles",
-        ["Name", "Source", "Applies by itself", "Description"],
+        ["Name", "Source", "Applies without asking", "Description"],
     )
     .empty("No automation profile matches")
     .rows(listed.automation_profiles.iter().map(row));
@@ -150,7 +152,7 @@ fn list(context: &Context, pattern: Option<String>) -> Result<Report, CommandErr
     Ok(Report::new("automation-profile list")
         .data(listed)
         .table(table)
-        .ok(format!("{} listed", counted(total, "automation profile"))))
+        .ok(listed_sentence(KIND, total)))
 }
 
 fn row(profile: &ListedProfile) -> Vec<Cell> {
@@ -158,7 +160,7 @@ fn row(profile: &ListedProfile) -> Vec<Cell> {
         Some(definition) => {
             let threshold = definition.thresholds.get(&AutomationGate::Apply);
             (
-                threshold.copied().map_or_else(|| "".into(), by_itself),
+                threshold.copied().map_or_else(|| "".into(), approval_cell),
                 definition.description.as_str(),
             )
         }
@@ -192,14 +194,10 @@ fn show(context: &Context, name: String) -> Result<Report, CommandError> {
 }
 
 fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    let removed = call_removal(context, "automation profile", yes, |yes| RemoveProfile {
-        name: name.to_owned(),
-        yes,
-    })?;
-    Ok(removal(
-        "automation-profile remove",
-        "Automation profile",
-        removed.removed,
-        removed.config,
-    ))
+    remove_definition(context, "automation-profile remove", KIND, yes, |yes| {
+        RemoveProfile {
+            name: name.to_owned(),
+            yes,
+        }
+    })
 }

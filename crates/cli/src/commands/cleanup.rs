@@ -1,43 +1,59 @@
-//! `cleanup`: removing what the retention no longer keeps.
+//! `cleanup`: removes expired data and unused package caches of projects.
 
-use cleveragents_store::{Cleanup as Removed, Retention};
-use serde_json::json;
+use cleveragents_application::system_operations::{CleanupReport, ShowCleanup};
+use cleveragents_store::Retention;
 
 use crate::arguments::Cleanup;
 use crate::context::Context;
-use crate::output::{CommandError, Panel, Report};
+use crate::output::{Cell, CommandError, Panel, Report};
 
 pub(crate) fn run(context: &Context, command: &Cleanup) -> Result<Report, CommandError> {
-    let retention = Retention {
-        events_days: context.settings.events_days(),
+    let (name, cleanup) = match command {
+        Cleanup::Status => ("cleanup status", context.call(ShowCleanup {})?),
+        Cleanup::Run { dry_run: true } => ("cleanup run", context.call(ShowCleanup {})?),
+        Cleanup::Run { dry_run: false } => ("cleanup run", remove(context)?),
     };
-    let engine = context.engine()?;
-    let (name, removed, did) = match command {
-        Cleanup::Status => ("cleanup status", engine.cleanup_preview(retention)?, false),
-        Cleanup::Run { dry_run: true } => {
-            ("cleanup run", engine.cleanup_preview(retention)?, false)
-        }
-        Cleanup::Run { dry_run: false } => ("cleanup run", engine.cleanup(retention)?, true),
-    };
+    let (did, is_nothing) = (cleanup.removed, cleanup.is_empty());
     let report = Report::new(name)
-        .data(json!({
-            "removed": did,
-            "events": removed.events,
-            "blobs": removed.blobs,
-            "retention": {"events_days": retention.events_days},
-        }))
         .panel(
             Panel::new(if did { "Removed" } else { "Would be removed" })
-                .row("Events", removed.events)
-                .row("Unreferenced content", removed.blobs)
+                .row("Events", cleanup.events)
+                .row("Unreferenced content", cleanup.blobs)
+                .row("Package caches", Cell::Bytes(cleanup.caches.bytes))
                 .row(
                     "Events are kept for",
-                    format!("{} days", retention.events_days),
+                    format!("{} days", cleanup.retention.events_days),
+                )
+                .row(
+                    "Unused package caches are kept for",
+                    format!("{} days", cleanup.retention.caches_days),
                 ),
-        );
-    Ok(match (did, removed == Removed::default()) {
+        )
+        .panel(
+            Panel::new("Kept")
+                .row("Package caches", Cell::Bytes(cleanup.kept.caches.bytes))
+                .row(
+                    "Temporary files and homes of sandboxes",
+                    Cell::Bytes(cleanup.kept.sandboxes.private_bytes),
+                ),
+        )
+        .data(cleanup);
+    Ok(match (did, is_nothing) {
         (_, true) => report.ok("Nothing to remove"),
-        (true, false) => report.ok("Removed; run `agents db vacuum` to give the space back"),
+        (true, false) => report.ok("Removed; run `agents db vacuum` to reclaim the space"),
         (false, false) => report.info("Run `agents cleanup run` to remove it"),
+    })
+}
+
+/// Removes expired data and reports what was removed.
+fn remove(context: &Context) -> Result<CleanupReport, CommandError> {
+    let events_days = context.settings.events_days();
+    let sandboxes = context.sandboxes()?;
+    let disk = sandboxes.disk_usage()?;
+    sandboxes.remove_unused_caches()?;
+    let removed = context.engine()?.cleanup(Retention { events_days })?;
+    Ok(CleanupReport {
+        removed: true,
+        ..CleanupReport::new(removed, disk, events_days)
     })
 }

@@ -1,15 +1,15 @@
-//! `config`: reading and changing the configuration.
+//! `config`: reads and changes the configuration.
 
-use cleveragents_application::{AuditService, AutomationError, AutomationService};
-use cleveragents_domain::{AutomationProfile, nearest};
+use cleveragents_application::{AuditService, AutomationService, DefinitionError};
+use cleveragents_domain::{AutomationProfile, DefinitionKind, nearest};
 use serde_json::json;
 
 use crate::arguments::Config;
-use crate::config::{Change, ConfigFile, Environment, Home, KEYS, Resolved, keys};
+use crate::config::{Change, ConfigFile, Environment, Home, KEYS, ResolvedKey, keys};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table, path_text};
 
-/// Carries out a change, `None` when the command only reads.
+/// Applies a change; `None` if the command only reads.
 pub(crate) fn change(
     command: &Config,
     environment: &Environment,
@@ -23,7 +23,7 @@ pub(crate) fn change(
     let file = if project {
         let folder = environment
             .working_folder()
-            .ok_or_else(|| CommandError::usage("the working folder is not known"))?;
+            .ok_or_else(|| CommandError::usage("the working folder is unknown"))?;
         ConfigFile::of_project(folder.join(".cleveragents").join("config.toml"))
     } else {
         ConfigFile::of_home(home)
@@ -36,8 +36,9 @@ pub(crate) fn change(
     Ok(Some(changed(name, &file, &changes)))
 }
 
-/// Refuses to set an automation profile that does not exist. `context` is asked for only when the database must be;
-/// with a configuration that cannot be read nobody knows which database that is, and mending it comes first.
+/// Refuses to set an automation profile that does not exist. Opens the database (`context`) only if
+/// needed; with an unreadable configuration the database is unknown, and the configuration must be
+/// fixed first.
 pub(crate) fn require_profile(
     command: &Config,
     context: impl FnOnce() -> Option<Context>,
@@ -45,7 +46,7 @@ pub(crate) fn require_profile(
     let Config::Set { key, value, .. } = command else {
         return Ok(());
     };
-    // What has not even the form of a name is refused where the file is written.
+    // Malformed names are refused when the file is written.
     if key != keys::AUTOMATION_PROFILE.name
         || keys::AUTOMATION_PROFILE.parse(value).is_err()
         || AutomationProfile::find_built_in(value).is_some()
@@ -56,9 +57,10 @@ pub(crate) fn require_profile(
         return Ok(());
     };
     if context.lacks_database() {
-        return Err(AutomationError::NotFound {
+        return Err(DefinitionError::NotFound {
+            kind: DefinitionKind::AutomationProfile,
             name: value.clone(),
-            nearest: nearest::best(value, AutomationProfile::built_in_names()),
+            nearest: nearest::all(value, AutomationProfile::built_in_names(), 3),
         }
         .into());
     }
@@ -98,7 +100,7 @@ fn changed(command: &'static str, file: &ConfigFile, changes: &[Change]) -> Repo
     report
 }
 
-/// Writes a change down in the audit, if there is a database to write it to.
+/// Records a change in the audit log, if a database exists.
 pub(crate) fn note(context: &Context, report: &Report) -> Result<(), CommandError> {
     let data = report.data.to_tree();
     let Some(key) = data["key"].as_str().filter(|_| context.has_database()) else {
@@ -124,7 +126,7 @@ pub(crate) fn show(context: &Context, command: &Config) -> Result<Report, Comman
     }
 }
 
-fn shown(resolved: &Resolved) -> Option<String> {
+fn shown(resolved: &ResolvedKey) -> Option<String> {
     resolved
         .value
         .as_ref()
@@ -168,7 +170,7 @@ fn get(context: &Context, key: &str, verbose: bool) -> Result<Report, CommandErr
     Ok(report)
 }
 
-fn level(level: crate::config::Level) -> String {
+fn level(level: crate::config::ConfigLevel) -> String {
     serde_json::to_value(level)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))

@@ -1,7 +1,8 @@
-//! `db`: looking after the database.
+//! `db`: checks and maintains the database.
 
+use cleveragents_application::system_operations::{DatabaseStatus, ShowDatabaseStatus};
+use cleveragents_application::{CheckSeverity, DiagnosticCheck};
 use cleveragents_domain::Code;
-use cleveragents_store::{Check, Severity, Status};
 use serde_json::json;
 
 use crate::arguments::Db;
@@ -17,7 +18,7 @@ pub(crate) fn run(context: &Context, command: &Db) -> Result<Report, CommandErro
     }
 }
 
-fn panel(status: &Status) -> Panel {
+fn panel(status: &DatabaseStatus) -> Panel {
     Panel::new("Database")
         .row(
             "Engine",
@@ -32,12 +33,12 @@ fn panel(status: &Status) -> Panel {
 }
 
 fn status(context: &Context) -> Result<Report, CommandError> {
-    let status = context.inspect()?.status()?;
+    let status = context.call_inspecting(ShowDatabaseStatus {})?;
     let mut table = Table::new("Migrations")
         .column("Version", Align::Right)
         .column("Name", Align::Left)
         .column("Applied", Align::Left)
-        .empty("None has run yet");
+        .empty("No migration has run");
     for migration in &status.applied {
         table = table.row(vec![
             migration.version.into(),
@@ -50,7 +51,7 @@ fn status(context: &Context) -> Result<Report, CommandError> {
         .panel(panel(&status))
         .table(table);
     Ok(if status.schema_version > status.newest_version {
-        report.warn("The database is newer than this program, which will not use it")
+        report.warn("The database has a newer schema than this program supports")
     } else if status.pending.is_empty() {
         report.ok("The schema is up to date")
     } else {
@@ -83,36 +84,41 @@ fn upgrade(context: &Context) -> Result<Report, CommandError> {
         .ok("The schema is up to date"))
 }
 
-/// The findings as a table.
-pub(crate) fn findings(title: &'static str, checks: &[Check]) -> Table {
+/// Table of findings.
+pub(crate) fn findings(title: &'static str, checks: &[DiagnosticCheck]) -> Table {
     let mut table = Table::new(title)
         .column("Check", Align::Left)
         .column("Result", Align::Left)
         .column("Detail", Align::Left);
     for check in checks {
         let result = match check.severity {
-            Severity::Ok => Cell::Good("ok".to_owned()),
-            Severity::Warning => Cell::Warn("warning".to_owned()),
-            Severity::Error => Cell::Bad("error".to_owned()),
+            CheckSeverity::Ok => Cell::Good("ok".to_owned()),
+            CheckSeverity::Warning => Cell::Warn("warning".to_owned()),
+            CheckSeverity::Error => Cell::Bad("error".to_owned()),
         };
-        table = table.row(vec![check.name.into(), result, check.detail.clone().into()]);
+        table = table.row(vec![
+            check.name.clone().into(),
+            result,
+            check.detail.clone().into(),
+        ]);
     }
     table
 }
 
 fn check(context: &Context) -> Result<Report, CommandError> {
     let spinner = Progress::spinner(&context.printer, "Checking the database");
-    let checks = context.engine()?.check()?;
+    let checks = context.engine()?.check()?.into_iter();
+    let checks: Vec<DiagnosticCheck> = checks.map(DiagnosticCheck::from).collect();
     spinner.finish();
     let errors = checks
         .iter()
-        .filter(|check| check.severity == Severity::Error)
+        .filter(|check| check.severity == CheckSeverity::Error)
         .count();
     let report = Report::new("db check")
         .data(json!({"checks": checks, "summary": {"checks": checks.len(), "errors": errors}}))
         .table(findings("Checks", &checks));
     Ok(if errors == 0 {
-        report.ok("The database is sound")
+        report.ok("No problem found")
     } else {
         report.failed(
             Code::ChecksFailed,
@@ -124,7 +130,7 @@ fn check(context: &Context) -> Result<Report, CommandError> {
 
 fn vacuum(context: &Context) -> Result<Report, CommandError> {
     let engine = context.engine()?;
-    let spinner = Progress::spinner(&context.printer, "Giving space back");
+    let spinner = Progress::spinner(&context.printer, "Reclaiming space");
     let freed = engine.vacuum()?;
     spinner.finish();
     let saved = freed.before_bytes.saturating_sub(freed.after_bytes);
@@ -134,7 +140,7 @@ fn vacuum(context: &Context) -> Result<Report, CommandError> {
             Panel::new("Vacuum")
                 .row("Before", Cell::Bytes(freed.before_bytes))
                 .row("After", Cell::Bytes(freed.after_bytes))
-                .row("Given back", Cell::Bytes(saved)),
+                .row("Reclaimed", Cell::Bytes(saved)),
         )
         .ok("Done"))
 }

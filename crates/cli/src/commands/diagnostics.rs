@@ -1,11 +1,16 @@
-//! `diagnostics`: what is wrong, and putting it right without deleting anything.
+//! `diagnostics`: finds problems and repairs them without deleting data.
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
-use cleveragents_application::LeaseService;
+use cleveragents_application::{
+    CheckSeverity, DiagnosticCheck, DiagnosticRepair, DiagnosticsReport, LeaseService,
+    check_database, check_database_file, check_disk, check_git, check_home, check_sqlite,
+};
 use cleveragents_domain::Code;
-use cleveragents_store::{Check, Engine, Severity, salvage, sqlite_version};
+use cleveragents_store::salvage;
 use serde_json::{Value, json};
 
 use super::counted;
@@ -15,215 +20,100 @@ use crate::config::{Error as ConfigError, Home};
 use crate::context::Context;
 use crate::output::{Align, CommandError, Panel, Progress, Report, Table, path_text};
 
-/// Less than this and writing will soon fail.
-const LOW_DISK_BYTES: u64 = 256 * 1024 * 1024;
-
-fn check(name: &'static str, severity: Severity, detail: impl Into<String>) -> Check {
-    Check {
-        name,
-        severity,
-        detail: detail.into(),
-    }
-}
-
-/// What was put right.
-struct Repair {
-    name: &'static str,
-    detail: String,
-    facts: Value,
-}
-
 pub(crate) fn run(context: &Context, arguments: &Diagnostics) -> Result<Report, CommandError> {
     let spinner = Progress::spinner(&context.printer, "Looking");
     let mut repairs = Vec::new();
     let mut checks = vec![
-        check(
+        DiagnosticCheck::new(
             "configuration",
-            Severity::Ok,
+            CheckSeverity::Ok,
             context.home.config_file().display().to_string(),
         ),
-        home(&context.home),
-        disk(context.home.path()),
-        check("sqlite library", Severity::Ok, sqlite_version()),
-        git(),
+        check_home(context.home.path()),
+        check_disk(context.home.path()),
+        check_sqlite(),
+        check_git(),
     ];
     checks.extend(database(context, arguments.repair, &mut repairs)?);
     spinner.finish();
-    Ok(report(&checks, &repairs))
+    Ok(report(checks, repairs))
 }
 
-/// Everything that can be said when the configuration itself is wrong.
+/// Report when the configuration itself is invalid.
 pub(crate) fn without_configuration(home_folder: &Home, error: ConfigError) -> Report {
     let failure = CommandError::from(error);
-    let checks = [
-        check("configuration", Severity::Error, failure.to_string()),
-        home(home_folder),
-        disk(home_folder.path()),
-        git(),
+    let checks = vec![
+        DiagnosticCheck::error("configuration", failure.to_string()),
+        check_home(home_folder.path()),
+        check_disk(home_folder.path()),
+        check_git(),
     ];
-    report(&checks, &[])
+    report(checks, Vec::new())
 }
 
-fn report(checks: &[Check], repairs: &[Repair]) -> Report {
-    let count = |severity| {
-        checks
-            .iter()
-            .filter(|check| check.severity == severity)
-            .count()
-    };
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let repaired: Vec<Value> = repairs
-        .iter()
-        .map(|repair| json!({"name": repair.name, "detail": repair.detail, "facts": repair.facts}))
-        .collect();
-    let mut report = Report::new("diagnostics")
-        .data(json!({
-            "checks": checks,
-            "repairs": repaired,
-            "summary": {"checks": checks.len(), "errors": errors, "warnings": warnings},
-            "has_errors": errors > 0,
-            "has_warnings": warnings > 0,
-        }))
-        .table(findings("Diagnostics", checks));
-    if !repairs.is_empty() {
-        let mut table = Table::new("Repairs")
+fn report(checks: Vec<DiagnosticCheck>, repairs: Vec<DiagnosticRepair>) -> Report {
+    let found = DiagnosticsReport::new(checks, repairs);
+    let (errors, warnings) = (found.summary.errors, found.summary.warnings);
+    let mut report = Report::new("diagnostics").table(findings("Diagnostics", &found.checks));
+    if !found.repairs.is_empty() {
+        let table = Table::new("Repairs")
             .column("What", Align::Left)
             .column("Done", Align::Left);
-        for repair in repairs {
-            table = table.row(vec![repair.name.into(), repair.detail.clone().into()]);
-        }
-        report = report.table(table);
+        report = report.table(
+            table.rows(
+                found
+                    .repairs
+                    .iter()
+                    .map(|repair| vec![repair.name.clone().into(), repair.detail.clone().into()]),
+            ),
+        );
     }
-    report = report.panel(
-        Panel::new("Summary")
-            .row("Checks", checks.len())
-            .row("Errors", errors)
-            .row("Warnings", warnings),
-    );
+    report = report
+        .panel(
+            Panel::new("Summary")
+                .row("Checks", found.summary.checks)
+                .row("Errors", errors)
+                .row("Warnings", warnings),
+        )
+        .data(found);
     if errors > 0 {
         report.failed(
             Code::ChecksFailed,
             format!("{} must be resolved", counted(errors, "error")),
-            "each finding says what is wrong; what can be mended by itself is by `agents diagnostics --repair`",
+            "each finding states the problem; `agents diagnostics --repair` repairs some automatically",
         )
     } else if warnings > 0 {
         report.warn(counted(warnings, "warning"))
     } else {
-        report.ok("Everything is sound")
-    }
-}
-
-fn home(home: &Home) -> Check {
-    let path = home.path();
-    if !path.exists() {
-        return missing_home(path);
-    }
-    match tempfile::NamedTempFile::new_in(path) {
-        Ok(_) => check(
-            "home",
-            Severity::Ok,
-            format!("{} can be written", path.display()),
-        ),
-        Err(error) => check(
-            "home",
-            Severity::Error,
-            format!("{} cannot be written: {error}", path.display()),
-        ),
-    }
-}
-
-/// A home that is not there is no fault, unless it cannot be made.
-fn missing_home(path: &Path) -> Check {
-    use rustix::fs::Access;
-    let above = existing(path);
-    match rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK) {
-        _ if !above.is_dir() => check(
-            "home",
-            Severity::Error,
-            format!(
-                "{} cannot be made: {} is not a folder; set CLEVERAGENTS_HOME to a folder you can write to",
-                path.display(),
-                above.display()
-            ),
-        ),
-        Err(error) => check(
-            "home",
-            Severity::Error,
-            format!(
-                "{} cannot be made in {}: {error}; set CLEVERAGENTS_HOME to a folder you can write to",
-                path.display(),
-                above.display()
-            ),
-        ),
-        Ok(()) => check(
-            "home",
-            Severity::Ok,
-            format!("{} will be made when it is needed", path.display()),
-        ),
-    }
-}
-
-/// The nearest thing on a path that is there.
-fn existing(path: &Path) -> &Path {
-    path.ancestors()
-        .find(|folder| folder.exists())
-        .unwrap_or(path)
-}
-
-fn disk(path: &Path) -> Check {
-    let existing = existing(path);
-    match rustix::fs::statvfs(existing) {
-        Ok(disk) => {
-            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-            let severity = if free < LOW_DISK_BYTES {
-                Severity::Warning
-            } else {
-                Severity::Ok
-            };
-            check(
-                "disk space",
-                severity,
-                format!("{} MiB free", free / (1024 * 1024)),
-            )
-        }
-        Err(error) => check(
-            "disk space",
-            Severity::Warning,
-            format!("not known: {error}"),
-        ),
-    }
-}
-
-fn git() -> Check {
-    match std::process::Command::new("git").arg("--version").output() {
-        Ok(output) if output.status.success() => check(
-            "git",
-            Severity::Ok,
-            String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-        ),
-        _ => check("git", Severity::Warning, "the git program was not found"),
+        report.ok("No problem found")
     }
 }
 
 fn database(
     context: &Context,
     repair: bool,
-    repairs: &mut Vec<Repair>,
-) -> Result<Vec<Check>, CommandError> {
+    repairs: &mut Vec<DiagnosticRepair>,
+) -> Result<Vec<DiagnosticCheck>, CommandError> {
     let url = match context.database_url() {
         Ok(url) => url,
-        Err(error) => return Ok(vec![check("database", Severity::Error, error.to_string())]),
+        Err(error) => {
+            return Ok(vec![DiagnosticCheck::new(
+                "database",
+                CheckSeverity::Error,
+                error.to_string(),
+            )]);
+        }
     };
     if let Some(path) = url.path()
         && !path.exists()
     {
-        return Ok(vec![check(
+        return Ok(vec![DiagnosticCheck::new(
             "database",
-            Severity::Ok,
-            format!("{} will be made when it is needed", path.display()),
+            CheckSeverity::Ok,
+            format!("{} will be created when needed", path.display()),
         )]);
     }
-    let outcome = look(context);
+    let outcome = open_and_check(context);
     match (outcome, url.path()) {
         (Err(error), Some(path)) if repair && error.code() == Code::DatabaseDamaged => {
             save_damaged(context, path, repairs)
@@ -236,7 +126,7 @@ fn database(
             checks.extend(path.map(|path| permissions(path, repair, repairs)));
             if repair {
                 repair_data(context, repairs)?;
-                checks = look(context)?;
+                checks = open_and_check(context)?;
                 checks.extend(path.map(|path| permissions(path, repair, repairs)));
             }
             Ok(checks)
@@ -244,110 +134,75 @@ fn database(
     }
 }
 
-fn is_damage(check: &Check) -> bool {
-    check.name == "integrity" && check.severity == Severity::Error
+fn is_damage(check: &DiagnosticCheck) -> bool {
+    check.name == "integrity" && check.severity == CheckSeverity::Error
 }
 
-fn unusable(error: &CommandError) -> Check {
+fn unusable(error: &CommandError) -> DiagnosticCheck {
     let hint = error
-        .hint()
+        .hint_text()
         .map(|hint| format!("; {hint}"))
         .unwrap_or_default();
-    check(
+    DiagnosticCheck::new(
         "database",
-        Severity::Error,
+        CheckSeverity::Error,
         format!("[{}] {error}{hint}", error.code().as_str()),
     )
 }
 
-/// Opens the database and checks everything in it.
-fn look(context: &Context) -> Result<Vec<Check>, CommandError> {
-    let engine = context.engine()?;
-    let status = engine.status()?;
-    let mut checks = vec![check(
-        "database",
-        Severity::Ok,
-        format!(
-            "{} {}, schema {}, {}",
-            status.engine, status.engine_version, status.schema_version, status.url
-        ),
-    )];
-    checks.extend(engine.check()?);
-    checks.push(leases(&engine)?);
-    Ok(checks)
+/// Opens the database and runs all checks.
+fn open_and_check(context: &Context) -> Result<Vec<DiagnosticCheck>, CommandError> {
+    Ok(check_database(&context.engine()?)?)
 }
 
-fn leases(engine: &std::sync::Arc<Engine>) -> Result<Check, CommandError> {
-    let stale = LeaseService::new(std::sync::Arc::clone(engine)).stale()?;
-    Ok(if stale.is_empty() {
-        check("leases", Severity::Ok, "none is stale")
-    } else {
-        let subjects: Vec<String> = stale
-            .iter()
-            .map(|lease| lease.subject.to_string())
-            .collect();
-        check(
-            "leases",
-            Severity::Warning,
-            format!("{} stale: {}", stale.len(), subjects.join(", ")),
-        )
-    })
-}
-
-fn permissions(path: &Path, repair: bool, repairs: &mut Vec<Repair>) -> Check {
+fn permissions(path: &Path, repair: bool, repairs: &mut Vec<DiagnosticRepair>) -> DiagnosticCheck {
     const PRIVATE: u32 = 0o600;
+    let found = check_database_file(path);
     let mode = path
         .metadata()
         .map_or(PRIVATE, |file| file.permissions().mode() & 0o777);
-    let for_others = mode & 0o077;
-    if for_others == 0 {
-        return check("privacy", Severity::Ok, "only you can read the database");
-    }
-    if repair && std::fs::set_permissions(path, std::fs::Permissions::from_mode(PRIVATE)).is_ok() {
-        repairs.push(Repair {
-            name: "privacy",
+    let needs_repair = repair && found.severity != CheckSeverity::Ok;
+    if needs_repair && std::fs::set_permissions(path, Permissions::from_mode(PRIVATE)).is_ok() {
+        repairs.push(DiagnosticRepair {
+            name: "privacy".to_owned(),
             detail: format!("the mode of {} was {mode:o} and is now {PRIVATE:o}", path.display()),
             facts: json!({"path": path_text(path), "before": format!("{mode:o}"), "after": format!("{PRIVATE:o}")}),
         });
-        return check("privacy", Severity::Ok, "only you can read the database");
+        return check_database_file(path);
     }
-    check(
-        "privacy",
-        Severity::Warning,
-        format!("others can read the database: its mode is {mode:o}"),
-    )
+    found
 }
 
-/// Frees the leases of dead owners and rebuilds the search index.
-fn repair_data(context: &Context, repairs: &mut Vec<Repair>) -> Result<(), CommandError> {
+/// Releases the leases of dead owners and rebuilds the search index.
+fn repair_data(context: &Context, repairs: &mut Vec<DiagnosticRepair>) -> Result<(), CommandError> {
     let engine = context.engine()?;
-    let released = LeaseService::new(std::sync::Arc::clone(&engine)).release_stale()?;
+    let released = LeaseService::new(Arc::clone(&engine)).release_stale()?;
     if !released.is_empty() {
         let subjects: Vec<String> = released
             .iter()
             .map(|lease| lease.subject.to_string())
             .collect();
-        repairs.push(Repair {
-            name: "leases",
-            detail: format!("freed {}", subjects.join(", ")),
+        repairs.push(DiagnosticRepair {
+            name: "leases".to_owned(),
+            detail: format!("released {}", subjects.join(", ")),
             facts: json!({"freed": subjects}),
         });
     }
     engine.rebuild_search()?;
-    repairs.push(Repair {
-        name: "search index",
+    repairs.push(DiagnosticRepair {
+        name: "search index".to_owned(),
         detail: "will be rebuilt by the next search".to_owned(),
         facts: Value::Null,
     });
     Ok(())
 }
 
-/// Sets a damaged file aside, saves what can be read, and looks at the result.
+/// Moves a damaged file aside, recovers the readable data, and checks the result.
 fn save_damaged(
     context: &Context,
     path: &Path,
-    repairs: &mut Vec<Repair>,
-) -> Result<Vec<Check>, CommandError> {
+    repairs: &mut Vec<DiagnosticRepair>,
+) -> Result<Vec<DiagnosticCheck>, CommandError> {
     let saved = salvage(
         path,
         &Context::store_options(&context.settings, context.printer),
@@ -359,22 +214,22 @@ fn save_damaged(
         .map(|(table, rows)| format!("{rows} {table}"))
         .collect();
     let rows = if rows.is_empty() {
-        "nothing could be read".to_owned()
+        "no data could be read".to_owned()
     } else {
-        format!("saved {}", rows.join(", "))
+        format!("recovered {}", rows.join(", "))
     };
-    repairs.push(Repair {
-        name: "damaged database",
-        detail: format!("set aside as {}; {rows}", saved.set_aside.display()),
+    repairs.push(DiagnosticRepair {
+        name: "damaged database".to_owned(),
+        detail: format!("moved to {}; {rows}", saved.set_aside.display()),
         facts: json!(saved),
     });
-    let mut checks = look(context).unwrap_or_else(|error| vec![unusable(&error)]);
+    let mut checks = open_and_check(context).unwrap_or_else(|error| vec![unusable(&error)]);
     if !saved.incomplete.is_empty() {
-        checks.push(check(
-            "saved data",
-            Severity::Warning,
+        checks.push(DiagnosticCheck::new(
+            "recovered data",
+            CheckSeverity::Warning,
             format!(
-                "not everything could be read: {} cut short, {} replaced by a mark; the old file is {}",
+                "not all data could be read: {} truncated, {} replaced by a placeholder; the old file is {}",
                 saved.incomplete.join(", "),
                 counted(saved.lost_messages, "lost message"),
                 saved.set_aside.display()
@@ -386,18 +241,29 @@ fn save_damaged(
 
 #[cfg(test)]
 mod tests {
-    use super::{Severity, check, report};
+    use cleveragents_application::{CheckSeverity, DiagnosticCheck};
+
+    use super::report;
 
     #[test]
     fn errors_fail_the_command_and_warnings_do_not() {
-        let failed = report(&[check("home", Severity::Error, "x")], &[]);
+        let failed = report(
+            vec![DiagnosticCheck::new("home", CheckSeverity::Error, "x")],
+            Vec::new(),
+        );
         assert_eq!(failed.exit_code(), 1);
-        let warned = report(&[check("home", Severity::Warning, "x")], &[]);
+        let warned = report(
+            vec![DiagnosticCheck::new("home", CheckSeverity::Warning, "x")],
+            Vec::new(),
+        );
         assert_eq!(
             (warned.exit_code(), warned.status()),
             (0, crate::output::Status::Warn)
         );
-        let fine = report(&[check("home", Severity::Ok, "x")], &[]);
+        let fine = report(
+            vec![DiagnosticCheck::new("home", CheckSeverity::Ok, "x")],
+            Vec::new(),
+        );
         assert_eq!(
             (fine.exit_code(), fine.status()),
             (0, crate::output::Status::Ok)

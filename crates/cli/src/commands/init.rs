@@ -1,4 +1,4 @@
-//! `init`: a home that is ready to use. What exists is never deleted.
+//! `init`: creates the home folder. Never deletes existing files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,21 +19,20 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
     if arguments.force {
         let Some(database) = url.path() else {
             return Err(
-                CommandError::usage("only an SQLite database can be started anew").with_hint(
-                    "make another database on the server and set core.database-url to it",
+                CommandError::usage("only an SQLite database can be reset").with_hint(
+                    "create another database on the server and set core.database-url to it",
                 ),
             );
         };
-        let present: Vec<PathBuf> = companions(database)
+        let present: Vec<PathBuf> = database_files(database)
             .into_iter()
             .chain([config_file.clone()])
             .filter(|path| path.exists())
             .collect();
         if !present.is_empty() {
             confirm(
-                context,
                 &format!(
-                    "Move the data in {} to a backup and start anew?",
+                    "Move the data in {} to a backup and reset?",
                     context.home.path().display()
                 ),
                 arguments.yes,
@@ -46,7 +45,7 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
     let existed = url.path().is_none_or(Path::exists);
     let engine = context.engine()?;
     let status = engine.status()?;
-    let made = |made: bool| if made { "created" } else { "already there" };
+    let made = |made: bool| if made { "created" } else { "exists" };
     let report = Report::new("init")
         .data(json!({
             "home": path_text(context.home.path()),
@@ -65,8 +64,8 @@ pub(crate) fn run(context: &Context, arguments: &Init) -> Result<Report, Command
     Ok(report.ok("Ready"))
 }
 
-/// The files that make up an SQLite database.
-fn companions(database: &Path) -> Vec<PathBuf> {
+/// Files of an SQLite database.
+fn database_files(database: &Path) -> Vec<PathBuf> {
     ["", "-wal", "-shm"]
         .map(|suffix| {
             let mut name = database.as_os_str().to_owned();
@@ -82,7 +81,7 @@ fn file_error(action: &str, path: &Path, error: &std::io::Error) -> CommandError
         format!("cannot {action} {}", path.display()),
     )
     .caused_by(error)
-    .with_hint("check that you may write there and that the disk has room")
+    .with_hint("check write permission and free disk space")
 }
 
 fn move_to_backup(context: &Context, present: &[PathBuf]) -> Result<PathBuf, CommandError> {
@@ -102,7 +101,7 @@ fn move_to_backup(context: &Context, present: &[PathBuf]) -> Result<PathBuf, Com
     Ok(folder)
 }
 
-/// Writes a configuration file in which every key is described and none is set.
+/// Writes a configuration file that describes every key and sets none.
 fn write_template(path: &Path) -> Result<bool, CommandError> {
     use std::fmt::Write as _;
     let mut text =
@@ -123,7 +122,7 @@ fn write_template(path: &Path) -> Result<bool, CommandError> {
             key.example()
         );
     }
-    // Whole or not at all, and never over a file that somebody else made meanwhile.
+    // Atomic, and never replaces a file that another process created meanwhile.
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)
         .map_err(|error| file_error("make", path, &error))?;

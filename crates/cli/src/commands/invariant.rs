@@ -1,4 +1,4 @@
-//! `invariant`: what plans must keep true.
+//! `invariant`: constraints that plans must respect.
 
 use cleveragents_application::invariant_operations::{
     AddInvariant, InvariantInfo, InvariantList, ListInvariants, ListedInvariant, RemoveInvariant,
@@ -10,10 +10,10 @@ use crate::arguments::{Invariant as Command, InvariantPlaces};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
-/// Commands that consist of typed operations.
+/// Commands that call typed operations.
 pub(crate) const OPERATIONS: &[&str] = &["invariant add", "invariant list", "invariant remove"];
 
-/// The short name of a command.
+/// Command path, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Command) -> &'static str {
     match command {
         Command::Add { .. } => "invariant add",
@@ -55,7 +55,7 @@ pub(super) fn run(context: &Context, command: Command) -> Result<Report, Command
     }
 }
 
-/// A scope as the heading of a line.
+/// Title of a scope.
 const fn heading(scope: InvariantScope) -> &'static str {
     match scope {
         InvariantScope::Global => "Global",
@@ -91,7 +91,7 @@ fn add(context: &Context, request: AddInvariant) -> Result<Report, CommandError>
     Ok(report.data(added).ok(sentence))
 }
 
-/// Short ids are requested only where they are shown.
+/// Requests short ids only where they are shown.
 fn list_request(
     context: &Context,
     places: InvariantPlaces,
@@ -129,7 +129,7 @@ fn source_cell(invariant: &ListedInvariant) -> Cell {
 
 fn list_report(listed: InvariantList) -> Report {
     let table = Table::with_columns("Invariants", ["ID", "Source", "Text", "Added"])
-        .empty("No invariant was added. Add one with `agents invariant add`")
+        .empty("No invariants. Add one with `agents invariant add`")
         .rows(listed.invariants.iter().map(|invariant| {
             vec![
                 id_cell(invariant),
@@ -151,7 +151,7 @@ fn list_report(listed: InvariantList) -> Report {
 
 fn effective_report(listed: InvariantList) -> Report {
     let table = Table::with_columns("Effective Invariants", ["ID", "Source", "Text"])
-        .empty("No invariant holds")
+        .empty("No invariant is in effect")
         .rows(listed.invariants.iter().map(|invariant| {
             vec![
                 id_cell(invariant),
@@ -165,7 +165,7 @@ fn effective_report(listed: InvariantList) -> Report {
         if !conflicts.is_empty() {
             let table = Table::with_columns(
                 "Conflicts Resolved",
-                ["Does not hold", "Source", "Because of", "Source"],
+                ["Overridden", "Source", "By", "Source"],
             );
             report = report.table(table.rows(conflicts.iter().map(|conflict| {
                 vec![
@@ -178,7 +178,7 @@ fn effective_report(listed: InvariantList) -> Report {
         }
         for (left, right) in &reconciliation.unresolved {
             report = report.warn(format!(
-                "\"{}\" and \"{}\" contradict each other and are equally strong ({}): remove one of them",
+                "\"{}\" and \"{}\" contradict each other and have the same precedence ({}): leave one of them out",
                 left.text, right.text, left.source
             ));
         }
@@ -199,7 +199,7 @@ fn effective_report(listed: InvariantList) -> Report {
         .map(|(count, scope)| format!("{count} {scope}"))
         .collect();
     let sentence = if tiers.is_empty() {
-        "No invariant holds".to_owned()
+        "No invariant is in effect".to_owned()
     } else {
         let count = counted(listed.invariants.len(), "effective invariant");
         format!("{count}: {}", tiers.join(", "))
@@ -214,7 +214,7 @@ fn remove(context: &Context, id: String, yes: bool) -> Result<Report, CommandErr
     })?;
     let found = found.invariants.into_iter().next();
     let text = found.as_ref().map_or("", |found| found.text.as_str());
-    confirm(context, &format!("Remove invariant \"{text}\"?"), yes)?;
+    confirm(&format!("Remove invariant \"{text}\"?"), yes)?;
     let found = found.and_then(|found| found.id);
     let removed = context.call(RemoveInvariant {
         id: found.map_or(id, |found| found.to_string()),

@@ -1,23 +1,23 @@
-//! The commands, one module per group.
+//! Commands, one module per group.
 
 pub(crate) mod action;
 pub(crate) mod actor;
 pub(crate) mod audit;
 pub(crate) mod automation;
-pub(crate) mod call_view;
 pub(crate) mod chat;
 pub(crate) mod cleanup;
 pub(crate) mod config;
 pub(crate) mod db;
+pub(crate) mod definition;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
 pub(crate) mod invariant;
 pub(crate) mod mcp;
 pub(crate) mod model;
+pub(crate) mod observed;
 pub(crate) mod permission;
 pub(crate) mod plan;
-mod planning;
 pub(crate) mod project;
 pub(crate) mod resource;
 pub(crate) mod run;
@@ -39,11 +39,11 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
-use cleveragents_application::{Operation, read_text, read_text_file};
+use cleveragents_application::{read_text, read_text_file};
 use cleveragents_domain::{Code, MicroUsd};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arguments::{
     Actor, ActorContext, Arguments, Audit, AutomationProfile, Cleanup, Command, Config, Db, Mcp,
@@ -51,12 +51,12 @@ use crate::arguments::{
     Session, Token, Tool,
 };
 use crate::context::Context;
-use crate::output::{Care, Cell, CommandError, Panel, Report, Target};
+use crate::output::{Care, Cell, CommandError, Report, Target};
 
-pub(crate) use planning::worker_starter;
+pub(crate) use plan::lifecycle::worker_starter;
 pub(crate) use safety::safety_in_force;
 
-/// The short name of a command, as the envelope carries it.
+/// Command path, as in the `command` field of the JSON output.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) const fn name(command: &Command) -> &'static str {
     match command {
@@ -97,7 +97,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Run(Run::Cancel { .. }) => "run cancel",
         Command::Run(Run::Replay { .. }) => "run replay",
         Command::Plan(Plan::Look(command)) => plan::name(command),
-        Command::Plan(Plan::Work(command)) => planning::name(command),
+        Command::Plan(Plan::Work(command)) => plan::lifecycle::name(command),
         Command::Do(_) => "do",
         Command::Worker(_) => "worker",
         Command::Chat(_) => "chat",
@@ -176,7 +176,7 @@ pub(crate) const fn name(command: &Command) -> &'static str {
     }
 }
 
-/// Runs a command. `None` means that it wrote a document of its own to standard output.
+/// Runs a command. `None` means that it wrote its document to standard output itself.
 pub(crate) fn run(
     context: &Context,
     command: Command,
@@ -193,9 +193,9 @@ pub(crate) fn run(
         Command::Mcp(command) => mcp::run(context, command)?,
         Command::Run(command) => run::run(context, command)?,
         Command::Plan(Plan::Look(command)) => plan::run(context, command)?,
-        Command::Plan(Plan::Work(command)) => planning::run(context, *command)?,
-        Command::Do(arguments) => planning::run_do(context, &arguments)?,
-        Command::Worker(arguments) => planning::run_worker(context, &arguments)?,
+        Command::Plan(Plan::Work(command)) => plan::lifecycle::run(context, *command)?,
+        Command::Do(arguments) => plan::lifecycle::run_do(context, arguments)?,
+        Command::Worker(arguments) => plan::lifecycle::run_worker(context, &arguments)?,
         Command::Chat(arguments) => chat::run(context, arguments)?,
         Command::Session(command) => return session::run(context, command, is_markdown),
         Command::Resource(command) => return resource::run(context, command),
@@ -226,16 +226,8 @@ pub(crate) fn run(
     Ok(Some(report))
 }
 
-/// Drives a plan on, as `plan execute` does.
-pub(crate) fn drive_plan(
-    context: &Context,
-    plan: cleveragents_domain::PlanId,
-) -> Result<Report, CommandError> {
-    planning::drive(context, plan)
-}
-
-/// Reads the file of a definition, `-` for standard input. `noun` is what it defines, and
-/// `too_long` the code of a file that cannot be one.
+/// Reads a definition file, `-` for standard input. `noun` names the file in errors; `too_long` is
+/// the error code for an oversized file.
 pub(crate) fn read_definition(
     path: &Path,
     noun: &str,
@@ -248,7 +240,7 @@ pub(crate) fn read_definition(
     })
 }
 
-/// Writes a document to standard output as it is.
+/// Writes a document to standard output unchanged.
 pub(crate) fn write_document(document: &[u8]) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(document).and_then(|()| out.flush()) {
@@ -257,9 +249,8 @@ pub(crate) fn write_document(document: &[u8]) -> Result<(), CommandError> {
     }
 }
 
-/// The report of a document in a file. A caller from another machine has the file written there.
-pub(crate) fn deliver(
-    context: &Context,
+/// Writes a document to a file and reports it.
+pub(crate) fn write_and_report(
     report: Report,
     document: impl Into<Vec<u8>>,
     path: &Path,
@@ -269,29 +260,27 @@ pub(crate) fn deliver(
         care: Care::Plain,
     };
     let report = report.with_file(document, target);
-    if context.served.is_none() {
-        report.place_document()?;
-    }
+    report.place_document()?;
     Ok(report)
 }
 
-/// Writes a document to a file, which is made or overwritten.
+/// Creates or overwrites a file with a document.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), CommandError> {
     std::fs::write(path, content).map_err(|error| {
         let message = format!("`{}` cannot be written", path.display());
         CommandError::new(Code::FileAccess, message)
             .caused_by(&error)
-            .with_hint("check the path, and that you may write there")
+            .with_hint("check the path and its write permission")
     })
 }
 
 pub(crate) fn unwritable(error: &std::io::Error) -> CommandError {
     CommandError::new(Code::FileAccess, "standard output cannot be written")
         .caused_by(error)
-        .with_hint("check where the output goes; what was acknowledged before is stored")
+        .with_hint("check the target of the output; acknowledged data is stored")
 }
 
-/// A number with its noun: `1 session`, `2 sessions`, `3 matches`.
+/// Count with its noun: `1 session`, `2 sessions`, `3 matches`.
 pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
     let ending = match (count, noun.ends_with("ch")) {
@@ -302,47 +291,17 @@ pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
-/// The report of a definition that is removed; `noun` says what it was.
-pub(crate) fn removal(command: &'static str, noun: &str, name: String, source: String) -> Report {
-    Report::new(command)
-        .data(json!({"removed": name, "config": source}))
-        .panel(
-            Panel::new("Removal Summary")
-                .row(noun, name)
-                .row("Config", source),
-        )
-        .ok(format!("{noun} removed"))
-}
-
-/// Removes a definition. Without `yes`, the first call checks what can be checked and refuses; then the user is asked.
-pub(crate) fn call_removal<O: Operation>(
-    context: &Context,
-    noun: &str,
-    yes: bool,
-    request: impl Fn(bool) -> O,
-) -> Result<O::Response, CommandError> {
-    match context.call(request(yes)) {
-        Err(error) if error.code() == Code::ConfirmationNeeded && !yes => {
-            let details = error.details();
-            let name = details["name"].as_str().unwrap_or_default();
-            confirm(context, &format!("Remove {noun} {name}?"), false)?;
-            context.call(request(true))
-        }
-        done => done,
-    }
-}
-
 pub(crate) const fn yes_no(answer: bool) -> &'static str {
     if answer { "yes" } else { "no" }
 }
 
-/// Whether somebody is at the terminal who sees a question and can answer it.
-pub(crate) fn can_confirm(context: &Context) -> bool {
-    context.served.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+/// Whether a user at the terminal can see a question and answer it.
+pub(crate) fn can_confirm() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks a person, unless `yes` answers for them.
-pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<(), CommandError> {
+/// Asks the user for confirmation, unless `yes`.
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CommandError> {
     let refused = |message: &str| {
         Err(
             CommandError::new(Code::ConfirmationNeeded, message.to_owned())
@@ -352,23 +311,23 @@ pub(crate) fn confirm(context: &Context, question: &str, yes: bool) -> Result<()
     if yes {
         return Ok(());
     }
-    if !can_confirm(context) {
-        return refused("nobody is there to confirm this");
+    if !can_confirm() {
+        return refused("confirmation needs a terminal");
     }
-    // Signals do not end the program any more once something heeded them.
+    // Signals do not end the program any more once a handler is installed.
     let cancel = Cancel::new();
-    let signals = signals::heed_signals(&cancel, &CancellationToken::new())?;
+    let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
     let answer = terminal::ask(question, " [y/N]: ", &cancel);
     let is_agreed =
         answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"));
     signals.conclude(if is_agreed {
         Ok(())
     } else {
-        refused("it was not confirmed; nothing was changed")
+        refused("not confirmed; nothing changed")
     })
 }
 
-/// Money as people see it: not all of it when a model was asked whose price is not known.
+/// Cost for tables: a lower bound if the price of a used model is unknown.
 pub(crate) fn cost_cell(cost: MicroUsd, is_known: bool) -> Cell {
     match (is_known, cost) {
         (true, cost) => cost.into(),
@@ -377,7 +336,7 @@ pub(crate) fn cost_cell(cost: MicroUsd, is_known: bool) -> Cell {
     }
 }
 
-/// Puts money into a field of data. What is not known is `null`, with what is known of it beside it.
+/// Sets a cost field of JSON data. An unknown cost is `null`; the known part is in a second field.
 pub(crate) fn put_cost(data: &mut Value, field: &str, cost: MicroUsd, is_known: bool) {
     data[field] = is_known.then(|| cost.as_usd()).into();
     if !is_known {

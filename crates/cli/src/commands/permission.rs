@@ -1,4 +1,4 @@
-//! `permission`: the rules that are remembered for every session and plan.
+//! `permission`: rules for all sessions and plans.
 
 use cleveragents_application::ToolService;
 use cleveragents_tools::{Effect, Registry, Rule};
@@ -15,14 +15,14 @@ pub(super) fn run(context: &Context, command: &Permission) -> Result<Report, Com
         Permission::Add { rule } => add(&tools, rule),
         Permission::List => list(&tools),
         Permission::Remove { rule } => {
-            // As it is stored, however it is spaced here.
+            // In the stored form, with normalized spaces.
             let written = rule.parse::<Rule>().map(|rule| rule.to_string());
             let stored = written.unwrap_or_else(|_| rule.clone());
             tools.forget(&stored)?;
             Ok(Report::new("permission remove")
                 .data(json!({"removed": stored}))
                 .panel(Panel::new("Permission Rule").row("Rule", stored))
-                .ok("Rule forgotten"))
+                .ok("Rule removed"))
         }
     }
 }
@@ -39,16 +39,16 @@ fn add(tools: &ToolService, rule: &str) -> Result<Report, CommandError> {
                 .row("Tools", rule.tool().to_string()),
         );
     let report = if is_new {
-        report.ok("Rule remembered")
+        report.ok("Rule added")
     } else {
-        report.ok("Rule is remembered already")
+        report.ok("Rule already exists")
     };
-    // A misspelled `deny` would protect nothing, and nobody would notice.
+    // A misspelled `deny` would have no effect.
     Ok(if names_a_tool(tools, &rule)? {
         report
     } else {
         report.warn(format!(
-            "no tool is called `{}` at present; `agents tool list` shows all",
+            "no tool matches `{}`; `agents tool list` shows all",
             rule.tool()
         ))
     })
@@ -68,8 +68,8 @@ fn names_a_tool(tools: &ToolService, rule: &Rule) -> Result<bool, CommandError> 
 
 fn list(tools: &ToolService) -> Result<Report, CommandError> {
     let remembered = tools.remembered()?;
-    let mut table = Table::with_columns("Permission Rules", ["Effect", "Tools", "Rule"])
-        .empty("No rule is remembered");
+    let mut table =
+        Table::with_columns("Permission Rules", ["Effect", "Tools", "Rule"]).empty("No rules");
     for text in &remembered {
         table = table.row(match text.parse::<Rule>() {
             Ok(rule) => vec![
@@ -77,7 +77,7 @@ fn list(tools: &ToolService) -> Result<Report, CommandError> {
                 rule.tool().to_string().into(),
                 text.as_str().into(),
             ],
-            // Of another version of the program.
+            // Stored by another version of the program.
             Err(_) => vec![
                 Cell::Bad("unknown".to_owned()),
                 Cell::Muted(String::new()),

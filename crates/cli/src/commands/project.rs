@@ -1,4 +1,4 @@
-//! `project`: named scopes of resources.
+//! `project`: groups of resources.
 
 use cleveragents_application::project_operations::{
     CreateProject, DeleteProject, LinkResource, ListProjects, ProjectDetails, ShowProject,
@@ -10,7 +10,7 @@ use crate::arguments::{Project as Command, ProjectCreate};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// Commands that consist of typed operations.
+/// Commands that call typed operations.
 pub(crate) const OPERATIONS: &[&str] = &[
     "project create",
     "project delete",
@@ -55,7 +55,7 @@ fn joined(texts: &[String]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-/// A project and the resources that it links.
+/// Report of a project and its resources.
 fn details_report(command: &'static str, details: ProjectDetails) -> Report {
     let project = &details.project;
     let mut table = Table::new("Linked Resources")
@@ -115,7 +115,7 @@ fn list(context: &Context) -> Result<Report, CommandError> {
         .column("Tags", Align::Left)
         .column("Description", Align::Left)
         .column("Updated", Align::Left)
-        .empty("No projects. Make one with `agents project create`");
+        .empty("No projects. Create one with `agents project create`");
     for listed in &listed.projects {
         let project = &listed.project;
         table = table.row(vec![
@@ -140,7 +140,7 @@ fn delete(context: &Context, reference: String, yes: bool) -> Result<Report, Com
         shown.project.name,
         counted(shown.linked_resources.len(), "resource")
     );
-    confirm(context, &question, yes)?;
+    confirm(&question, yes)?;
     let deleted = context.call(DeleteProject {
         reference: shown.project.id.to_string(),
         yes: true,

@@ -1,5 +1,7 @@
-//! `schema`: the JSON schemas of files that the program reads and of operations, from the types that read them.
+//! `schema`: JSON schemas of file formats and operations, generated from their Rust types.
 
+use cleveragents_application::definition_schema;
+use cleveragents_domain::DefinitionKind;
 use serde_json::{Value, json};
 
 use crate::arguments::SchemaOf;
@@ -7,25 +9,25 @@ use crate::output::CommandError;
 
 use super::write_document;
 
-/// Writes a schema to standard output, and nothing else.
+/// Writes a schema to standard output.
 pub(super) fn run(of: SchemaOf) -> Result<(), CommandError> {
     let schema = match of {
-        SchemaOf::Actor => cleveragents_actors::schema(),
-        SchemaOf::Action => cleveragents_domain::Action::schema(),
-        SchemaOf::Mcp => cleveragents_mcp::schema(),
-        SchemaOf::Tool => cleveragents_tools::custom::schema(),
-        SchemaOf::Skill => cleveragents_skills::collection::schema(),
+        SchemaOf::Actor => definition_schema(DefinitionKind::Actor),
+        SchemaOf::Action => definition_schema(DefinitionKind::Action),
+        SchemaOf::Mcp => definition_schema(DefinitionKind::McpServer),
+        SchemaOf::Tool => definition_schema(DefinitionKind::Tool),
+        SchemaOf::Skill => definition_schema(DefinitionKind::Skill),
+        SchemaOf::Safety => definition_schema(DefinitionKind::SafetyProfile),
+        SchemaOf::Validation => definition_schema(DefinitionKind::Validation),
+        SchemaOf::AutomationProfile => definition_schema(DefinitionKind::AutomationProfile),
         SchemaOf::Models => cleveragents_models::file_schema(),
         SchemaOf::ResourceType => cleveragents_application::resource_type_schema(),
-        SchemaOf::Safety => cleveragents_tools::Safety::schema(),
-        SchemaOf::Validation => cleveragents_application::validation_schema(),
-        SchemaOf::AutomationProfile => cleveragents_application::automation_profile_schema(),
         SchemaOf::Operations => operations(),
     };
     write_document(format!("{schema:#}\n").as_bytes())
 }
 
-/// The schemas of every operation by its name.
+/// Schemas of all operations by name.
 fn operations() -> Value {
     let entries = cleveragents_application::operations().map(|entry| {
         let schemas = json!({

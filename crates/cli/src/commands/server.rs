@@ -1,4 +1,4 @@
-//! `server`: the server that commands are sent to.
+//! `server`: the server that receives commands.
 
 use std::io::Write as _;
 
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 use crate::remote::{Connection, token_file};
 
-/// The keys of a connection, which come and go together.
+/// Configuration keys of a connection, set and unset together.
 const KEYS: [&Key; 3] = [
     &keys::SERVER_URL,
     &keys::SERVER_NAMESPACE,
@@ -35,7 +35,7 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
     let variable = context.environment.text("CLEVERAGENTS_SERVER_TOKEN");
     let token = arguments.token.clone().or(variable);
     let connection = Connection::new(url, token.clone(), !arguments.no_tls_verify);
-    // Nothing is stored that does not work.
+    // Stores nothing that does not work.
     let caller = connection.get("/api/v1/caller")?;
     let grants = texts(&caller["grants"]);
     let sees = |namespace: &str| {
@@ -48,13 +48,13 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
     if let Some(namespace) = arguments.namespace.as_deref().filter(|name| !sees(name)) {
         let message = format!("the token has no role on `{namespace}`");
         return Err(CommandError::new(Code::Forbidden, message)
-            .with_hint("name a namespace that it has a role on, or leave --namespace away"));
+            .with_hint("choose a namespace that it has a role on, or omit --namespace"));
     }
     context.home.create()?;
-    // What needs room comes first, and what then changes the token needs none.
+    // Steps that need disk space come first; replacing the token needs none.
     let fresh = token
         .as_deref()
-        .map(|token| fresh_token(context, token))
+        .map(|token| write_token(context, token))
         .transpose()?;
     let file = ConfigFile::of_home(&context.home);
     let mut pairs = vec![(keys::SERVER_URL.name, url)];
@@ -65,16 +65,16 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
         pairs.push((keys::SERVER_TLS_VERIFY.name, "false"));
     }
     let given: Vec<&str> = pairs.iter().map(|(name, _)| *name).collect();
-    let gone: Vec<&str> = KEYS
+    let unset_keys: Vec<&str> = KEYS
         .iter()
         .map(|key| key.name)
         .filter(|name| !given.contains(name))
         .collect();
-    file.exchange(&pairs, &gone)?;
+    file.exchange(&pairs, &unset_keys)?;
     match fresh {
         Some(fresh) => {
             let kept = fresh.persist(token_file(context));
-            kept.map_err(|failed| unkept(&failed.error))?;
+            kept.map_err(|failed| token_write_error(&failed.error))?;
         }
         None => forget_token(context)?,
     }
@@ -84,10 +84,10 @@ fn connect(context: &Context, arguments: &ServerConnect) -> Result<Report, Comma
             "identity": caller["identity"], "grants": grants, "version": caller["version"],
         }))
         .panel(panel(url, arguments.namespace.as_deref(), &caller))
-        .ok("Commands are sent to this server from now on; --local runs one here");
+        .ok("Connected: commands run on this server; --local runs a command here");
     Ok(if arguments.no_tls_verify {
         report.warn(
-            "The certificate of the server is not checked: others can read and change what is sent",
+            "The certificate of the server is not checked: attackers can read and change the traffic",
         )
     } else {
         report
@@ -105,18 +105,18 @@ fn panel(url: &str, namespace: Option<&str>, caller: &Value) -> Panel {
     Panel::new("Server")
         .row("Address", url)
         .row("Namespace", namespace.map(str::to_owned))
-        .row("You are", caller["identity"].as_str().unwrap_or_default())
+        .row("Identity", caller["identity"].as_str().unwrap_or_default())
         .row("Roles", (!grants.is_empty()).then(|| grants.join(", ")))
         .row("Version", caller["version"].as_str().unwrap_or_default())
 }
 
-fn unkept(error: &std::io::Error) -> CommandError {
-    CommandError::new(Code::FileAccess, "the token cannot be kept").caused_by(error)
+fn token_write_error(error: &std::io::Error) -> CommandError {
+    CommandError::new(Code::FileAccess, "the token cannot be stored").caused_by(error)
 }
 
-/// A token on the disk that only its owner can read, which takes the place of the old one when it is kept, and is gone
-/// otherwise.
-fn fresh_token(context: &Context, token: &str) -> Result<tempfile::NamedTempFile, CommandError> {
+/// Writes a token to a temporary file that only its owner can read. `persist` replaces the old
+/// token; otherwise the file is removed on drop.
+fn write_token(context: &Context, token: &str) -> Result<tempfile::NamedTempFile, CommandError> {
     let write = || {
         let mut file = tempfile::Builder::new()
             .prefix(".server-token")
@@ -125,12 +125,14 @@ fn fresh_token(context: &Context, token: &str) -> Result<tempfile::NamedTempFile
         file.as_file().sync_all()?;
         Ok(file)
     };
-    write().map_err(|error: std::io::Error| unkept(&error))
+    write().map_err(|error: std::io::Error| token_write_error(&error))
 }
 
 fn forget_token(context: &Context) -> Result<(), CommandError> {
     match std::fs::remove_file(token_file(context)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unkept(&error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(token_write_error(&error))
+        }
         _ => Ok(()),
     }
 }
@@ -154,7 +156,7 @@ fn status(context: &Context) -> Result<Report, CommandError> {
         return Ok(report
             .data(json!({"mode": "disabled", "client_version": env!("CARGO_PKG_VERSION")}))
             .panel(Panel::new("Server").row("Mode", "disabled"))
-            .info("`agents server connect URL --token TOKEN` sends commands to a server"));
+            .info("connect with `agents server connect URL --token TOKEN`"));
     };
     let namespace = context
         .configuration
@@ -183,9 +185,9 @@ fn status(context: &Context) -> Result<Report, CommandError> {
                     .row("Mode", Cell::Good("connected".to_owned())),
             );
             Ok(if caller["version"] == env!("CARGO_PKG_VERSION") {
-                report.ok("The server answers")
+                report.ok("The server responds")
             } else {
-                report.warn("The server has another version than this program")
+                report.warn("The server has a different version than this program")
             })
         }
         Err(error) if error.code() == Code::ServerUnreachable => {

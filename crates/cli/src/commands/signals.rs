@@ -1,4 +1,4 @@
-//! Ctrl-C and other signals: the first one stops the command; what was done is kept.
+//! Ctrl-C and other signals: the first one stops the command; finished work is kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,83 +8,59 @@ use cleveragents_process::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::context::Context;
 use crate::output::CommandError;
 
-/// Signals that are heeded until this is ended or dropped.
-pub(crate) struct Heeded {
-    /// Nothing in a server, where nobody's signal is meant for one command.
-    handle: Option<Handle>,
-    is_come: Arc<AtomicBool>,
+/// Installed signal handlers, until ended or dropped.
+pub(crate) struct SignalGuard {
+    handle: Handle,
+    was_received: Arc<AtomicBool>,
 }
 
-/// Lets Ctrl-C and its like stop what a command does. In a server its caller or its end does.
+/// Cancels the running operation on Ctrl-C and other termination signals.
 pub(crate) fn stop_on_signals(
-    context: &Context,
     cancel: &Cancel,
     stop: &CancellationToken,
-) -> Result<Heeded, CommandError> {
-    let Some(served) = &context.served else {
-        return heed_signals(cancel, stop);
-    };
-    let (cancel, stop) = (cancel.clone(), stop.clone());
-    served.cancel.when_cancelled(move || {
-        cancel.cancel();
-        stop.cancel();
-    });
-    Ok(Heeded {
-        handle: None,
-        is_come: Arc::default(),
-    })
-}
-
-/// Lets Ctrl-C and its like stop what is going on.
-pub(crate) fn heed_signals(
-    cancel: &Cancel,
-    stop: &CancellationToken,
-) -> Result<Heeded, CommandError> {
+) -> Result<SignalGuard, CommandError> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
-    let heeded = Heeded {
-        handle: Some(signals.handle()),
-        is_come: Arc::default(),
+    let guard = SignalGuard {
+        handle: signals.handle(),
+        was_received: Arc::default(),
     };
-    let is_come = Arc::clone(&heeded.is_come);
+    let was_received = Arc::clone(&guard.was_received);
     let (cancel, stop) = (cancel.clone(), stop.clone());
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            // Before anything ends because of it.
-            is_come.store(true, Ordering::SeqCst);
+            // Set before the operation ends because of the signal.
+            was_received.store(true, Ordering::SeqCst);
             cancel.cancel();
             stop.cancel();
         }
     });
-    Ok(heeded)
+    Ok(guard)
 }
 
-impl Heeded {
-    /// Heeds signals no longer, and says whether one came.
+impl SignalGuard {
+    /// Removes the handlers, and returns whether a signal arrived.
     pub(crate) fn end(self) -> bool {
-        self.is_come.load(Ordering::SeqCst)
+        self.was_received.load(Ordering::SeqCst)
     }
 
-    /// The same for something that may have failed: what failed behind a signal was interrupted.
+    /// Like `end`, for a result: a failure after a signal becomes an interruption.
     pub(crate) fn conclude<T, E: Into<CommandError>>(
         self,
         outcome: Result<T, E>,
     ) -> Result<T, CommandError> {
-        let is_come = self.end();
+        let was_received = self.end();
         outcome.map_err(|error| match error.into() {
-            error if is_come => error.interrupted(),
+            error if was_received => error.interrupted(),
             error => error,
         })
     }
 }
 
-impl Drop for Heeded {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
-        if let Some(handle) = &self.handle {
-            handle.close();
-        }
+        self.handle.close();
     }
 }

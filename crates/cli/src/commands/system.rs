@@ -1,34 +1,27 @@
-//! `version` and `info`: what the program is and where it keeps things.
+//! `version` and `info`: versions, paths and counts.
 
-use cleveragents_store::{Migration, sqlite_version};
+use cleveragents_application::system_operations::ProgramVersion;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, path_text};
 
 pub(crate) fn version() -> Report {
-    let version = env!("CARGO_PKG_VERSION");
-    let platform = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
+    let version = ProgramVersion::current();
     Report::new("version")
-        .data(json!({
-            "version": version,
-            "platform": platform,
-            "sqlite": sqlite_version(),
-            "schema_version": Migration::newest(),
-            "export_schema": cleveragents_application::EXPORT_SCHEMA,
-        }))
         .panel(
             Panel::new("CleverAgents")
-                .row("Version", version)
-                .row("Platform", platform)
-                .row("SQLite", sqlite_version())
-                .row("Database schema", Migration::newest())
-                .row("Export schema", cleveragents_application::EXPORT_SCHEMA),
+                .row("Version", version.version.clone())
+                .row("Platform", version.platform.clone())
+                .row("SQLite", version.sqlite.clone())
+                .row("Database schema", version.schema_version)
+                .row("Export schema", version.export_schema.clone()),
         )
+        .data(version)
         .ok("Version reported")
 }
 
-/// What there is, without making anything.
+/// Reports the environment without creating anything.
 pub(crate) fn info(context: &Context) -> Result<Report, CommandError> {
     let url = context.database_url()?;
     let exists = url.path().is_none_or(std::path::Path::exists);
@@ -67,8 +60,9 @@ pub(crate) fn info(context: &Context) -> Result<Report, CommandError> {
                     .row("Message text", Cell::Bytes(totals.content_bytes)),
             )
             .ok("Environment reported"),
-        None => report
-            .info("There is no database yet; the first command that stores something makes it"),
+        None => {
+            report.info("There is no database yet; the first command that stores data creates it")
+        }
     })
 }
 

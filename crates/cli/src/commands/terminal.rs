@@ -11,44 +11,42 @@ use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, R
 use indicatif::ProgressBar;
 use rustix::termios::{QueueSelector, tcflush};
 
-use crate::context::Context;
 use crate::output::{console, visible_lines};
 
-/// How often a question looks whether it was given up, in milliseconds.
+/// Interval in milliseconds at which an open question checks for cancellation.
 const LOOK: i64 = 100;
 
-/// How long the keyboard must rest after a question was painted before an answer is read. It is shorter than
-/// anybody needs to read a question, and longer than the gap between two keys of somebody who types.
+/// How long the keyboard must be idle after a question was printed before an answer is read.
+/// Shorter than the time to read a question, and longer than the gap between two keys while typing.
 const REST: Duration = Duration::from_millis(250);
 
-/// How often input is discarded while waiting for the keyboard to rest. A terminal holds back what does not fit
-/// its buffer and hands it over only after the buffer was emptied, so once is not enough.
+/// Interval at which input is discarded while waiting for an idle keyboard. A terminal delivers
+/// input that exceeds its buffer only after the buffer was emptied, so discarding once is not
+/// enough.
 const DISCARD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Asks on standard error and reads from standard input, one question at a time.
 pub(crate) struct Terminal {
     is_there: bool,
     cancel: Cancel,
-    /// The display that makes way for questions.
+    /// Progress display that is hidden while a question is open.
     progress: ProgressBar,
-    /// Held while a question is open: questions of calls that run at the same time must not mix.
+    /// Locked while a question is open: questions of concurrent calls must not mix.
     asking: Mutex<()>,
 }
 
 impl Terminal {
-    /// The user at this terminal; `cancel` ends a question without an answer.
-    pub(crate) fn new(context: &Context, cancel: &Cancel) -> Self {
+    /// `cancel` ends a question without an answer.
+    pub(crate) fn new(cancel: &Cancel) -> Self {
         Self {
             cancel: cancel.clone(),
-            is_there: context.served.is_none()
-                && std::io::stdin().is_terminal()
-                && std::io::stderr().is_terminal(),
+            is_there: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
             progress: ProgressBar::hidden(),
             asking: Mutex::default(),
         }
     }
 
-    /// Takes this display off the screen while a question is open, so that what is typed stays visible.
+    /// Hides this display while a question is open, so that typed text stays visible.
     pub(crate) fn set_progress(&mut self, progress: ProgressBar) {
         self.progress = progress;
     }
@@ -59,25 +57,25 @@ impl Terminal {
     }
 }
 
-/// Asks at the terminal, and gives the answer without its line break; `None` when there is none, or
-/// when it is cancelled.
+/// Asks at the terminal and returns the answer without its line break; `None` at the end of the
+/// input, or if the question was cancelled.
 ///
-/// The question is painted first. Everything typed until then, and until the keyboard rested for a moment, is
-/// discarded: it was not typed in answer to this question. Only then the prompt appears, and what is typed from
-/// there on is the answer. Input that is no terminal is read line by line, and nothing of it is discarded.
+/// The question is printed first. Input typed before that, and until the keyboard was idle, is
+/// discarded: it does not answer this question. Then the prompt appears, and later input is the
+/// answer. Input that is not from a terminal is read line by line and not discarded.
 pub(crate) fn ask(question: &str, prompt: &str, cancel: &Cancel) -> Option<String> {
     let _held = console::hold();
     paint(question)?;
     if std::io::stdin().is_terminal() && discard_input(cancel)? {
         let last_line = question.lines().next_back().unwrap_or_default();
         paint(&format!(
-            "\n(discarded what was typed before this question)\n{last_line}"
+            "\n(discarded input typed before this question)\n{last_line}"
         ))?;
     }
     paint(prompt)?;
     let answer = read_line(cancel);
     if answer.is_none() {
-        // What follows begins on a line of its own.
+        // Later output starts on a new line.
         let _closed = writeln!(std::io::stderr());
     }
     answer
@@ -90,8 +88,8 @@ fn paint(text: &str) -> Option<()> {
         .ok()
 }
 
-/// Discards typed input until the keyboard rested. Returns whether a line was discarded; `None` when the
-/// question was cancelled or the terminal is gone.
+/// Discards typed input until the keyboard is idle. Returns whether a line was discarded; `None` if
+/// the question was cancelled or the terminal is closed.
 fn discard_input(cancel: &Cancel) -> Option<bool> {
     let stdin = std::io::stdin();
     let mut has_discarded = false;
@@ -117,20 +115,20 @@ fn discard_input(cancel: &Cancel) -> Option<bool> {
         tcflush(&stdin, QueueSelector::IFlush).ok()?;
         std::thread::sleep(DISCARD_INTERVAL);
     }
-    // Whole lines are seen above; this ends one that was begun.
+    // Complete lines are counted above; this discards an incomplete one.
     tcflush(&stdin, QueueSelector::IFlush).ok()?;
     Some(has_discarded)
 }
 
-/// Reads a line. Not through the buffer of the standard library: a terminal gives one line at a time,
-/// and a buffer would keep input that [`discard_input`] cannot reach.
+/// Reads a line without the buffer of the standard library: a terminal returns one line at a time,
+/// and a buffer would keep input that [`discard_input`] cannot discard.
 fn read_line(cancel: &Cancel) -> Option<String> {
     let stdin = std::io::stdin();
     let pause = rustix::event::Timespec {
         tv_sec: 0,
         tv_nsec: LOOK * 1_000_000,
     };
-    // Of a pipe no more than one line is taken: the next one belongs to the next question.
+    // Reads only one line of a pipe: the next one belongs to the next question.
     let size = if stdin.is_terminal() { 4096 } else { 1 };
     let mut line = Vec::new();
     while !line.ends_with(b"\n") {
@@ -161,7 +159,7 @@ fn read_line(cancel: &Cancel) -> Option<String> {
 impl Approver for Terminal {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         if !self.is_there {
-            return Approval::NobodyThere;
+            return Approval::NoUser;
         }
         let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let rules: Vec<String> = request.always.iter().map(Rule::to_string).collect();
@@ -170,18 +168,18 @@ impl Approver for Terminal {
         });
         let arguments = serde_json::to_string_pretty(request.arguments).unwrap_or_default();
         let question = format!(
-            "\n{} wants to run: {}\n{arguments}\nReason to ask: {}\n\
+            "\n{} wants to run: {}\n{arguments}\nReason: {}\n\
              [y] once, [a] always ({}){server_choice}",
             request.tool,
             request.description,
             request.reason,
             rules.join("; "),
         );
-        let answer = match self.ask(&question, ", [n] no, or say why not: ") {
+        let answer = match self.ask(&question, ", [n] no, or type a reason to refuse: ") {
             Some(answer) => answer,
-            // Somebody is there, and stopped everything.
+            // The user stopped the operation.
             None if self.cancel.is_cancelled() => return Approval::Refused(None),
-            None => return Approval::NobodyThere,
+            None => return Approval::NoUser,
         };
         let word = answer.to_lowercase();
         match word.as_str() {
@@ -195,7 +193,7 @@ impl Approver for Terminal {
 
     fn question(&self, question: &Question<'_>) -> Reply {
         if !self.is_there {
-            return Reply::NobodyThere;
+            return Reply::NoUser;
         }
         let _one_at_a_time = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = format!("\n{}\n", question.text);
@@ -204,7 +202,7 @@ impl Approver for Terminal {
         }
         match self.ask(&text, "> ") {
             None if self.cancel.is_cancelled() => Reply::Declined,
-            None => Reply::NobodyThere,
+            None => Reply::NoUser,
             Some(answer) if answer.is_empty() => Reply::Declined,
             Some(answer) => {
                 let chosen = answer

@@ -1,4 +1,4 @@
-//! `token`: who may call a server.
+//! `token`: access tokens of a server.
 
 use cleveragents_application::{NewToken, TokenService};
 use cleveragents_domain::Timestamp;
@@ -67,10 +67,10 @@ fn create(tokens: &TokenService, arguments: &TokenCreate) -> Result<Report, Comm
                 .row("Secret", Cell::Warn(made.secret.reveal().to_owned())),
         )
         .ok("Token created")
-        .info("keep the secret: it is not stored and not shown again"))
+        .info("save the secret now: it is not stored and not shown again"))
 }
 
-/// When a token ends: after so many days, hours or minutes, or at a time.
+/// Expiry of a token: a duration in days, hours or minutes from now, or a time.
 fn end(text: &str) -> Result<Timestamp, CommandError> {
     let seconds = text.char_indices().next_back().and_then(|(at, unit)| {
         let count: i64 = text[..at].parse().ok()?;
@@ -88,7 +88,7 @@ fn end(text: &str) -> Result<Timestamp, CommandError> {
         Some(seconds) => Ok(Timestamp::now().plus_seconds(seconds)),
         None => text.parse::<Timestamp>().map_err(|error| {
             CommandError::usage(error.to_string())
-                .with_hint("write it like 30d, 12h, 90m or 2027-01-31T12:00:00Z")
+                .with_hint("use for example 30d, 12h, 90m or 2027-01-31T12:00:00Z")
         }),
     }
 }
@@ -107,9 +107,16 @@ fn list(tokens: &TokenService, all: bool) -> Result<Report, CommandError> {
     };
     let table = Table::with_columns(
         "Tokens",
-        ["Name", "Roles", "State", "Expires", "Last used", "Made by"],
+        [
+            "Name",
+            "Roles",
+            "State",
+            "Expires",
+            "Last used",
+            "Created by",
+        ],
     )
-    .empty("No tokens. Make one with `agents token create`")
+    .empty("No tokens. Create one with `agents token create`")
     .rows(known.iter().map(|token| {
         vec![
             token.name.as_str().into(),

@@ -1,22 +1,8 @@
-//! What is told of a turn: a line for each call, and everything of it for programs.
+//! Progress lines of a turn.
 
-use std::time::Duration;
+use cleveragents_application::ToolCallStatus;
 
-use cleveragents_application::{Ending, Interrupted, TurnReport};
-use cleveragents_domain::Session;
-use cleveragents_models::{Retry, ToolCall};
-use cleveragents_tools::{CallOutcome, ToolName};
-use serde_json::{Value, json};
-
-use crate::commands::call_view::{call_status, files_changed};
-use crate::commands::put_cost;
-
-/// The tool of a call, as people call it.
-pub(crate) fn tool_of(call: &ToolCall) -> String {
-    ToolName::from_wire(&call.name).map_or_else(|_| call.name.clone(), |name| name.to_string())
-}
-
-/// A text on one line, cut to so many characters.
+/// Text on one line, truncated to `longest` characters.
 pub(crate) fn short(text: &str, longest: usize) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(longest) {
@@ -25,103 +11,48 @@ pub(crate) fn short(text: &str, longest: usize) -> String {
     }
 }
 
-/// That a tool is about to be called.
-pub(crate) fn calling_line(call: &ToolCall) -> String {
-    format!("→ {} {}", tool_of(call), short(&call.arguments, 100))
+/// Line for a started tool call.
+pub(crate) fn call_started_line(tool: &str, arguments: &str) -> String {
+    format!("→ {tool} {}", short(arguments, 100))
 }
 
-/// That an attempt to get an answer failed and another follows.
-pub(crate) fn retry_line(retry: &Retry, was_shown: bool) -> String {
+/// Line for a conversation whose beginning was summarized.
+pub(crate) fn compacted_line(tokens_before: u64, tokens_after: u64) -> String {
+    format!(
+        "● conversation compacted: a summary of about {tokens_after} tokens replaces {tokens_before}"
+    )
+}
+
+/// Line for a failed model request. `was_shown`: part of its answer is on the screen.
+pub(crate) fn retry_line(message: &str, was_shown: bool) -> String {
     let restart = if was_shown {
         "; the answer restarts"
     } else {
         ""
     };
-    format!("! {}{restart}", short(&retry.to_string(), 300))
+    format!("! {}{restart}", short(message, 300))
 }
 
-/// How a call ended.
-pub(crate) fn called_line(call: &ToolCall, outcome: &CallOutcome) -> String {
-    let ending = match outcome {
-        CallOutcome::Succeeded(_) => "✓ done".to_owned(),
-        CallOutcome::Failed(failed) => format!("✗ failed: {}", short(&failed.message, 200)),
-        CallOutcome::Refused(refusal) => format!("✗ refused: {}", refusal.reason),
+/// Line for a finished tool call. `message` is the reason if it did not succeed.
+pub(crate) fn call_finished_line(
+    tool: &str,
+    status: ToolCallStatus,
+    message: Option<&str>,
+) -> String {
+    let message = message.unwrap_or_default();
+    let ending = match status {
+        ToolCallStatus::Succeeded => "✓ done".to_owned(),
+        ToolCallStatus::Failed => format!("✗ failed: {}", short(message, 200)),
+        ToolCallStatus::Refused => format!("✗ refused: {message}"),
     };
-    format!("  {} {ending}", tool_of(call))
+    format!("  {tool} {ending}")
 }
 
-/// What becomes of a turn that was interrupted.
-pub(crate) const fn recovered_line(interrupted: &Interrupted) -> &'static str {
-    if interrupted.is_resumed {
-        "going on with the turn that was interrupted"
+/// Line for an interrupted turn that was found.
+pub(crate) const fn recovered_line(is_resumed: bool) -> &'static str {
+    if is_resumed {
+        "resuming the interrupted turn"
     } else {
-        "the last turn was interrupted; what it did is kept"
+        "the last turn was interrupted; its finished tool calls are kept"
     }
-}
-
-fn call_json((call, outcome): &(ToolCall, CallOutcome)) -> Value {
-    let (ending, why) = call_status(outcome);
-    json!({
-        "tool": tool_of(call),
-        "outcome": ending,
-        "reason": why,
-        "invocation": outcome.invocation(),
-    })
-}
-
-/// A turn that has an answer, and what was around it.
-pub(crate) struct TurnView<'a> {
-    pub(crate) session: &'a Session,
-    pub(crate) prompt: Option<&'a str>,
-    pub(crate) report: &'a TurnReport,
-    pub(crate) sandbox: Option<&'a str>,
-    /// `stream` or `whole`.
-    pub(crate) mode: &'static str,
-    pub(crate) elapsed: Duration,
-}
-
-/// A turn as programs read it.
-pub(crate) fn turn_json(told: &TurnView<'_>) -> Value {
-    let TurnView {
-        session, report, ..
-    } = told;
-    let usage = report.usage;
-    let mut data = json!({
-        "session": {
-            "id": session.id,
-            "actor": report.model,
-            "mode": told.mode,
-            "automation": session.automation,
-        },
-        "prompt": told.prompt,
-        "response": report.answer,
-        "is_cut": report.ending == Ending::Cut,
-        "is_withheld": report.ending == Ending::Withheld,
-        "turn": report.turn,
-        "sequences": report.sequences,
-        "steps": report.steps,
-        "tool_calls": report.calls.iter().map(call_json).collect::<Vec<_>>(),
-        "files_changed": files_changed(report.calls.iter().map(|(_, outcome)| outcome)),
-        "sandbox": told.sandbox,
-        "messages_left_out": report.left_out,
-        "interrupted": report.interrupted.as_ref().map(|left| json!({
-            "turn": left.turn, "doubtful": left.doubtful, "resumed": left.is_resumed,
-        })),
-        "usage": {
-            "tokens": usage.input_tokens.0 + usage.output_tokens.0,
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost_usd": null,
-            "duration_s": told.elapsed.as_secs_f64(),
-            "tool_calls": report.calls.len(),
-        },
-    });
-    let is_known = !report.is_cost_partial;
-    put_cost(
-        &mut data["usage"],
-        "cost_usd",
-        usage.cost_micro_usd,
-        is_known,
-    );
-    data
 }

@@ -1,9 +1,9 @@
-//! Replaces a file so that no reader sees half of it and no writer undoes another's change.
+//! Replaces a file so that no reader sees half of it and no writer loses another's change.
 //!
-//! A writer holds an exclusive lock on a file beside the target from before it reads until after
-//! it has replaced. The new text goes to a temporary file in the same folder, is flushed to the
-//! disk, and takes the place of the old one in one step. The lock is on a file of its own because
-//! the target is another file after each change.
+//! A writer holds an exclusive lock on a file next to the target from before it reads until after
+//! it has replaced. The new text goes to a temporary file in the same folder, is synced, and
+//! atomically replaces the old one. The lock is on a separate file because the target is another
+//! file after each change.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write as _};
@@ -15,11 +15,11 @@ use cleveragents_sandbox::Links;
 use super::document::text_of;
 use super::error::Error;
 
-/// The mode of a file that did not exist.
+/// Mode of a new file.
 const PRIVATE: u32 = 0o600;
 
-/// Changes the text of a file: `change` gets the present one, nothing when there is no file, and
-/// gives the new one, or nothing to leave the file as it is. The folder must exist.
+/// Changes the text of a file: `change` receives the current text, `None` when the file does not
+/// exist, and returns the new one, or `None` to leave the file unchanged. The folder must exist.
 pub(crate) fn update<T>(
     path: &Path,
     change: impl FnOnce(Option<&str>) -> Result<(T, Option<String>), Error>,
@@ -36,7 +36,7 @@ pub(crate) fn update<T>(
     Ok(result)
 }
 
-/// The file itself where the path is a link to it, so that the link stays.
+/// The target if the path is a link, so that the link stays.
 fn real(path: &Path) -> Result<PathBuf, Error> {
     match path.canonicalize() {
         Ok(real) => Ok(real),
@@ -53,7 +53,7 @@ fn folder_of(path: &Path) -> &Path {
         .unwrap_or_else(|| Path::new("."))
 }
 
-/// Takes the lock; it is released when the file is dropped, also by the end of the process.
+/// Takes the lock; it is released when the file is dropped, or when the process ends.
 fn lock(path: &Path) -> Result<File, Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = folder_of(path).join(format!(".{name}.lock"));

@@ -1,4 +1,4 @@
-//! Reads a configuration file: every key in it, checked against the registry, with its line.
+//! Reads a configuration file: every key in it, validated against the registry, with its line.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,28 @@ use super::key::{self, Scope};
 use super::resolve::Source;
 use super::value::Value;
 
-/// Whose file it is.
+/// Owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The person's, in the home folder.
-    Person,
-    /// A project's.
+    /// The user; the file is in the home folder.
+    User,
+    /// A project.
     Project,
 }
 
-/// The values of a file, each with the line it stands on.
+/// The values of a file, each with its line.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedFile {
     pub(crate) path: PathBuf,
     values: BTreeMap<&'static str, (Value, usize)>,
 }
 
-impl Loaded {
+impl LoadedFile {
     /// Reads a file; one that does not exist sets nothing.
     pub(crate) fn read(path: &Path, owner: Owner) -> Result<Self, Error> {
         let links = match owner {
-            Owner::Person => Links::Follow,
-            // A cloned repository must not make us read other files.
+            Owner::User => Links::Follow,
+            // A cloned repository must not make the program read other files.
             Owner::Project => Links::Refuse,
         };
         let Some(text) = text_of(path, links)? else {
@@ -57,7 +57,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// What the file sets a key to, and where.
+    /// The value of a key in the file, and its location.
     pub(crate) fn get(&self, key: &str) -> Option<(Value, Source)> {
         let (value, line) = self.values.get(key)?;
         Some((
@@ -74,11 +74,11 @@ struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
     owner: Owner,
-    loaded: &'a mut Loaded,
+    loaded: &'a mut LoadedFile,
 }
 
 impl Reader<'_> {
-    /// Walks a table; `[a.b]`, `a.b = …` and `a = { b = … }` all name the same key.
+    /// Reads a table; `[a.b]`, `a.b = …` and `a = { b = … }` all name the same key.
     fn table(&mut self, table: &dyn TableLike, prefix: &str) -> Result<(), Error> {
         for (name, item) in table.iter() {
             let part = if name.contains('.') {
@@ -124,7 +124,7 @@ impl Reader<'_> {
         }
         let value = match item.as_value() {
             Some(value) => key.read(value, Some(source))?,
-            // An array of tables: no key takes one.
+            // An array of tables: no key accepts one.
             None => key.parse_from("[[…]]", Some(source))?,
         };
         self.loaded.values.insert(key.name, (value, line));
@@ -132,11 +132,11 @@ impl Reader<'_> {
     }
 }
 
-/// The largest configuration file, in bytes.
+/// Maximum size of a configuration file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The text of a file, or nothing when it does not exist. Below a file there is no file either; a home
-/// there is refused when it is needed.
+/// The text of a file; `None` when it does not exist, or when a parent is a file. A home below a file
+/// is refused when it is needed.
 pub(crate) fn text_of(path: &Path, links: Links) -> Result<Option<String>, Error> {
     let read = read_regular(path, links, LARGEST).map_err(Error::access("read", path))?;
     let Some(bytes) = read else { return Ok(None) };
@@ -153,7 +153,7 @@ pub(crate) fn text_of(path: &Path, links: Links) -> Result<Option<String>, Error
     })
 }
 
-/// The error of a text that is not TOML.
+/// The error for a text that is not TOML.
 pub(crate) fn malformed(path: &Path, text: &str, error: &TomlError) -> Error {
     let (line, column) = position(text, error.span().map_or(0, |span| span.start));
     Error::Malformed {
@@ -164,7 +164,7 @@ pub(crate) fn malformed(path: &Path, text: &str, error: &TomlError) -> Error {
     }
 }
 
-/// The line and the column of a byte, both from 1.
+/// Line and column of a byte offset, both starting at 1.
 pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
     // A span may begin within a character.
     let before = &text[..text.floor_char_boundary(offset)];
@@ -175,16 +175,16 @@ pub(crate) fn position(text: &str, offset: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Loaded, Owner};
+    use super::{LoadedFile, Owner};
     use crate::config::{Error, Source, Value};
     use cleveragents_domain::Diagnose as _;
     use std::fs;
 
-    fn load(text: impl AsRef<[u8]>, owner: Owner) -> Result<Loaded, Error> {
+    fn load(text: impl AsRef<[u8]>, owner: Owner) -> Result<LoadedFile, Error> {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("config.toml");
         fs::write(&path, text).expect("file");
-        Loaded::read(&path, owner)
+        LoadedFile::read(&path, owner)
     }
 
     #[test]
@@ -203,22 +203,26 @@ mod tests {
 
     #[test]
     fn a_missing_file_sets_nothing() {
-        let loaded = Loaded::read("/nonexistent/config.toml".as_ref(), Owner::Person);
+        let loaded = LoadedFile::read("/nonexistent/config.toml".as_ref(), Owner::User);
         assert!(loaded.expect("no file").get("core.format").is_none());
     }
 
     #[test]
     fn an_unknown_key_is_refused_with_the_line_and_the_nearest() {
         for text in ["[core]\nfromat = \"json\"", "\n\"core.format\" = \"json\""] {
-            let error = load(text, Owner::Person).expect_err("unknown");
+            let error = load(text, Owner::User).expect_err("unknown");
             assert!(error.to_string().contains("config.toml:2"), "{error}");
             assert!(
-                error.hint().expect("hint").contains("core.format"),
+                error
+                    .hint()
+                    .expect("hint")
+                    .neutral()
+                    .contains("core.format"),
                 "{error}"
             );
         }
         assert!(matches!(
-            load("format.x = 1", Owner::Person),
+            load("format.x = 1", Owner::User),
             Err(Error::UnknownKey { .. })
         ));
     }
@@ -235,7 +239,7 @@ mod tests {
             }
         ));
         assert!(error.to_string().contains("config.toml:1"), "{error}");
-        assert!(load(text, Owner::Person).is_ok());
+        assert!(load(text, Owner::User).is_ok());
     }
 
     #[test]
@@ -248,7 +252,7 @@ mod tests {
             "core.format = 3",
             "[[core.format]]",
         ] {
-            let error = load(text, Owner::Person).expect_err(text);
+            let error = load(text, Owner::User).expect_err(text);
             assert!(matches!(error, Error::InvalidValue { .. }), "{error}");
             assert!(error.to_string().contains("config.toml:1"), "{error}");
         }
@@ -256,7 +260,7 @@ mod tests {
 
     #[test]
     fn malformed_toml_is_located() {
-        let error = load("[core]\nformat = = 3\n", Owner::Person).expect_err("malformed");
+        let error = load("[core]\nformat = = 3\n", Owner::User).expect_err("malformed");
         assert!(
             matches!(
                 error,
@@ -268,7 +272,7 @@ mod tests {
             ),
             "{error:?}"
         );
-        let error = load(b"[core]\nab\xff", Owner::Person).expect_err("not text");
+        let error = load(b"[core]\nab\xff", Owner::User).expect_err("not text");
         assert!(
             matches!(
                 error,
@@ -280,7 +284,7 @@ mod tests {
             ),
             "{error:?}"
         );
-        let error = load("a.b = 1\na.b = 2\n", Owner::Person).expect_err("twice");
+        let error = load("a.b = 1\na.b = 2\n", Owner::User).expect_err("twice");
         assert!(
             matches!(error, Error::Malformed { line: 2, .. }),
             "{error:?}"

@@ -1,4 +1,4 @@
-//! The environment of the process, as a value: tests make their own.
+//! The environment of the process as a value, so that tests can construct their own.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,16 +12,16 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The environment of this process: the only place that reads it.
+    /// The environment of this process. No other function reads it.
     pub fn of_process() -> Self {
         Self {
             variables: std::env::vars_os().collect(),
-            // Someone may have removed the folder we are in.
+            // The current folder may have been removed.
             working_folder: std::env::current_dir().ok(),
         }
     }
 
-    /// An environment made of given variables.
+    /// An environment with the given variables.
     pub fn from_pairs(working_folder: impl Into<PathBuf>, pairs: &[(&str, &str)]) -> Self {
         Self {
             variables: pairs
@@ -32,7 +32,7 @@ impl Environment {
         }
     }
 
-    /// Sets a variable to bytes that may be no text.
+    /// Sets a variable to bytes that may not be UTF-8.
     #[cfg(test)]
     pub(crate) fn set_raw(&mut self, name: &str, value: &OsStr) {
         self.variables.insert(name.into(), value.into());
@@ -44,13 +44,13 @@ impl Environment {
         (!value.is_empty()).then_some(value.as_os_str())
     }
 
-    /// The variable as text; bytes that are no text are replaced.
+    /// The variable as text; invalid UTF-8 is replaced.
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name)
             .map(|value| value.to_string_lossy().into_owned())
     }
 
-    /// All variables that are text.
+    /// All variables that are valid UTF-8.
     pub fn texts(&self) -> impl Iterator<Item = (String, String)> {
         let text = |value: &OsString| value.to_str().map(ToOwned::to_owned);
         self.variables
@@ -58,7 +58,7 @@ impl Environment {
             .filter_map(move |(name, value)| Some((text(name)?, text(value)?)))
     }
 
-    /// The folder the command runs in, unless it no longer exists.
+    /// The working directory, unless it no longer exists.
     pub fn working_folder(&self) -> Option<&Path> {
         self.working_folder.as_deref()
     }

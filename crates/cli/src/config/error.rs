@@ -1,85 +1,85 @@
-//! What can be wrong with the configuration.
+//! Errors of the configuration.
 
 use std::io;
 use std::path::PathBuf;
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint};
 use serde_json::{Value, json};
 
 use super::resolve::Source;
 
-/// Why a configuration cannot be read or changed.
+/// Failure to read or change the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key that is not in the registry.
     #[error("`{key}` is not a configuration key{}", found_at(origin.as_ref()))]
     UnknownKey {
-        /// The key as given.
+        /// The given key.
         key: String,
-        /// The known key most like it.
+        /// The most similar known key.
         nearest: Option<&'static str>,
-        /// Where it stands, when not on the command line.
+        /// Location of the key, unless it is on the command line.
         origin: Option<Source>,
     },
-    /// A value the key does not take.
+    /// A value that the key does not accept.
     #[error("`{key}` cannot be `{value}`: give {allowed}{}", found_at(origin.as_ref()))]
     InvalidValue {
-        /// The key.
+        /// Name of the key.
         key: &'static str,
-        /// The value as given.
+        /// The given value.
         value: String,
-        /// What is allowed.
+        /// Description of the allowed values.
         allowed: String,
-        /// Where the value stands, when not on the command line.
+        /// Location of the value, unless it is on the command line.
         origin: Option<Source>,
     },
     /// A file that is not TOML.
     #[error("{}:{line}:{column} is not valid TOML: {reason}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line, starting at 1.
         line: usize,
-        /// The column in characters, from 1.
+        /// Column in characters, starting at 1.
         column: usize,
-        /// What the parser says.
+        /// Message of the parser.
         reason: String,
     },
-    /// A key that only the person may set, in the file of a project.
+    /// A key in a project's file that only the user may set.
     #[error("`{key}` cannot be set by a project{}", found_at(origin.as_ref()))]
     NotProjectScoped {
-        /// The key.
+        /// Name of the key.
         key: &'static str,
-        /// Where it stands, when not on the command line.
+        /// Location of the key, unless it is on the command line.
         origin: Option<Source>,
     },
     /// A file that cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     Access {
-        /// What was tried, such as `read`.
+        /// Attempted operation, such as `read`.
         action: &'static str,
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A home folder that cannot be used.
     #[error("the home folder {} cannot be used: {reason}", path.display())]
     Home {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Why.
+        /// Reason of the refusal.
         reason: &'static str,
-        /// What the system says.
+        /// Error of the operating system.
         source: Option<io::Error>,
     },
-    /// Neither `CLEVERAGENTS_HOME` nor `HOME` says where the home folder is.
+    /// Neither `CLEVERAGENTS_HOME` nor `HOME` is set.
     #[error("there is no home folder: neither CLEVERAGENTS_HOME nor HOME is set")]
     NoHome,
 }
 
 impl Error {
-    /// A failed access, as a function for `map_err`.
+    /// Creates an `Access` error, for use with `map_err`.
     pub(crate) fn access(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -109,8 +109,8 @@ impl Diagnose for Error {
         }
     }
 
-    fn hint(&self) -> Option<String> {
-        Some(match self {
+    fn hint(&self) -> Option<Hint> {
+        let text = match self {
             Self::UnknownKey {
                 nearest, origin, ..
             } => {
@@ -147,13 +147,14 @@ impl Diagnose for Error {
                 _ => format!("run `agents config set {key}` without a project"),
             },
             Self::Access { path, .. } => format!(
-                "check that you may read and write {}; `agents diagnostics` shows the paths in use",
+                "check the permissions of {}; `agents diagnostics` shows the paths in use",
                 path.display()
             ),
             Self::Home { .. } | Self::NoHome => {
                 "set CLEVERAGENTS_HOME to a folder you can write to".to_owned()
             }
-        })
+        };
+        Some(text.into())
     }
 
     fn details(&self) -> Value {

@@ -1,4 +1,4 @@
-//! The home folder: one per person, holding the configuration and, unless set otherwise, the
+//! The home folder: one per user, with the configuration and, unless configured otherwise, the
 //! database.
 
 use std::fs::DirBuilder;
@@ -11,13 +11,13 @@ use super::error::Error;
 /// The variable that names the home folder.
 const VARIABLE: &str = "CLEVERAGENTS_HOME";
 
-/// The folder in the person's own folder that is used when the variable is not set.
+/// The folder in the user's home directory that is the default.
 pub(crate) const FOLDER: &str = ".cleveragents";
 
 /// The name of a configuration file.
 pub(crate) const CONFIG_FILE: &str = "config.toml";
 
-/// Where the home folder is; it need not exist.
+/// Location of the home folder; it need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub struct Home {
 impl Home {
     /// `CLEVERAGENTS_HOME`, or `~/.cleveragents`.
     ///
-    /// A relative folder is taken from the working folder, `~/` from `HOME`.
+    /// A relative path is relative to the working directory, `~/` to `HOME`.
     pub fn find(environment: &Environment) -> Result<Self, Error> {
         let personal = environment.get("HOME").map(Path::new);
         let Some(given) = environment.get(VARIABLE).map(Path::new) else {
@@ -43,42 +43,42 @@ impl Home {
         };
         base.map(|path| Self { path }).ok_or_else(|| Error::Home {
             path: given.to_owned(),
-            reason: "nothing says what it is relative to",
+            reason: "it is relative, and there is no base folder",
             source: None,
         })
     }
 
-    /// The folder.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The configuration file in it.
+    /// Path of the configuration file.
     pub fn config_file(&self) -> PathBuf {
         self.path.join(CONFIG_FILE)
     }
 
-    /// The database file in it.
+    /// Path of the database file.
     pub fn database_file(&self) -> PathBuf {
         self.path.join("cleveragents.db")
     }
 
-    /// The file of providers and models in it; few people have one.
+    /// Path of the optional file of providers and models.
     pub fn models_file(&self) -> PathBuf {
         self.path.join("models.yaml")
     }
 
-    /// The file of what was said in chats, for the line editor.
+    /// Path of the chat input history, for the line editor.
     pub fn chat_history(&self) -> PathBuf {
         self.path.join("chat-history")
     }
 
-    /// The folder of skills in it: each folder with a `SKILL.md` there is one.
+    /// Folder of skills: each subfolder with a `SKILL.md` is one.
     pub fn skills(&self) -> PathBuf {
         self.path.join("skills")
     }
 
-    /// The folder of the sandboxes in it.
+    /// Folder of sandboxes.
     pub fn sandboxes(&self) -> PathBuf {
         self.path.join("sandboxes")
     }
@@ -88,7 +88,7 @@ impl Home {
         format!("sqlite://{}", self.database_file().display())
     }
 
-    /// Makes the folder, closed to other people, unless it exists.
+    /// Creates the folder, accessible to its owner only, unless it exists.
     pub fn create(&self) -> Result<(), Error> {
         let made = DirBuilder::new()
             .recursive(true)
@@ -98,7 +98,7 @@ impl Home {
             let (reason, source) = if self.path.exists() {
                 ("it is not a folder", None)
             } else {
-                ("it cannot be made", Some(source))
+                ("it cannot be created", Some(source))
             };
             return Err(Error::Home {
                 path: self.path.clone(),
@@ -154,11 +154,17 @@ mod tests {
     fn without_any_variable_there_is_no_home() {
         let error = Home::find(&Environment::from_pairs("/", &[])).expect_err("no home");
         assert_eq!(error.code(), Code::HomeUnusable);
-        assert!(error.hint().expect("hint").contains("CLEVERAGENTS_HOME"));
+        assert!(
+            error
+                .hint()
+                .expect("hint")
+                .neutral()
+                .contains("CLEVERAGENTS_HOME")
+        );
     }
 
     #[test]
-    fn a_created_home_is_closed_to_other_people() {
+    fn a_created_home_is_private() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("deep/home");
         let home = find(&[("CLEVERAGENTS_HOME", path.to_str().expect("text"))]);

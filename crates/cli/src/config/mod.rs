@@ -1,9 +1,9 @@
-//! Configuration: where the home folder is, which keys exist, what each one is set to and by whom.
+//! Configuration: the home folder, the existing keys, the value of each and its source.
 //!
 //! A value comes from the first of: a flag, an environment variable, the project's file
-//! (`.cleveragents/config.toml` beside the work), the file in the home folder, the built-in
-//! default. [`KEYS`] is the one list of keys; [`Configuration`] resolves them with provenance,
-//! [`Settings`] gives them their types, and [`ConfigFile`] changes a file so that no concurrent
+//! (`.cleveragents/config.toml` next to the work), the file in the home folder, the built-in
+//! default. [`KEYS`] is the only list of keys; [`Configuration`] resolves them with provenance,
+//! [`Settings`] converts them to types, and [`ConfigFile`] changes a file so that no concurrent
 //! reader or writer ever sees half of a change.
 //!
 //! The process environment is read in one place, [`Environment::of_process`].
@@ -27,6 +27,6 @@ pub use home::Home;
 pub(crate) use key::tools;
 pub use key::{Fallback, KEYS, Key, Kind, Scope, find, keys};
 pub use project::project_file;
-pub use resolve::{Configuration, Flags, Level, Resolved, Source, Step};
+pub use resolve::{ConfigLevel, Configuration, Flags, ResolvedKey, Source, Step};
 pub use settings::Settings;
 pub use value::Value;

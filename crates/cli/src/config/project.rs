@@ -1,15 +1,15 @@
-//! Finds the configuration file of the project that is worked on.
+//! Finds the configuration file of the current project.
 
 use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
 use super::home::{CONFIG_FILE, FOLDER, Home};
 
-/// The `.cleveragents/config.toml` of the nearest folder, from the working folder upwards, that
+/// The `.cleveragents/config.toml` of the nearest folder, from the working directory upwards, that
 /// has one.
 ///
-/// The file of the person is never taken for one of a project: neither the one in the home folder
-/// in use nor the one in `~/.cleveragents`, which all work below `~` would otherwise find when
+/// The user's file is never treated as a project's: neither the one in the home folder in use nor
+/// the one in `~/.cleveragents`, which all work below `~` would otherwise find when
 /// `CLEVERAGENTS_HOME` names another folder.
 pub fn project_file(environment: &Environment, home: &Home) -> Option<PathBuf> {
     let usual = environment
@@ -42,7 +42,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// A tree with files for the person and for two projects, one within the other.
+    /// A tree with files for the user and for two projects, one within the other.
     fn tree() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("folder");
         let root = folder.path().canonicalize().expect("real");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_persons_own_file_is_not_a_projects() {
+    fn the_users_file_is_not_a_project_file() {
         let (_folder, root) = tree();
         assert_eq!(found(&root, "me/plain", None), None);
         assert_eq!(found(&root, "me/plain", Some("elsewhere")), None);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_the_persons_file_is_not_a_projects() {
+    fn a_link_to_the_users_file_is_not_a_project_file() {
         let (_folder, root) = tree();
         std::os::unix::fs::symlink(
             root.join("me/.cleveragents"),

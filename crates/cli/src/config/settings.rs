@@ -1,8 +1,8 @@
-//! The configured values in the types the commands use.
+//! The configured values in the types that commands use.
 
 use std::time::Duration;
 
-use cleveragents_application::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};
+use cleveragents_application::{CheckpointTrigger, DefaultActors, SandboxCleanup, SandboxPolicy};
 use cleveragents_domain::MicroUsd;
 use cleveragents_models::{Limits, ModelName};
 
@@ -11,7 +11,7 @@ use super::key::{Key, keys, models, words};
 use super::resolve::Configuration;
 use crate::output::Format;
 
-/// What the configuration comes to.
+/// The resolved configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     format: Option<Format>,
@@ -94,17 +94,17 @@ impl Settings {
         })
     }
 
-    /// The output format, unless the circumstances decide it.
+    /// The output format; `None` when it is chosen at run time.
     pub const fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// What one session may cost.
+    /// Maximum cost of one session.
     pub const fn budget_per_session(&self) -> Option<MicroUsd> {
         self.budget_per_session
     }
 
-    /// What one day may cost.
+    /// Maximum cost of one day.
     pub const fn budget_per_day(&self) -> Option<MicroUsd> {
         self.budget_per_day
     }
@@ -119,34 +119,34 @@ impl Settings {
         &self.automation_profile
     }
 
-    /// The largest message accepted, in bytes.
+    /// Maximum size of a message, in bytes.
     pub const fn max_message_bytes(&self) -> usize {
         self.max_message_bytes
     }
 
-    /// How long to wait for another writer of the database.
+    /// Maximum wait for another writer of the database.
     pub const fn busy_timeout(&self) -> Duration {
         self.busy_timeout
     }
 
-    /// The most connections to the database.
+    /// Maximum number of connections to the database.
     pub const fn connections(&self) -> usize {
         self.connections
     }
 
-    /// How long cleanup keeps events, in days.
+    /// Retention of events, in days.
     pub const fn events_days(&self) -> u32 {
         self.events_days
     }
 
-    /// The actor that runs when nobody names one.
+    /// Default actor.
     pub fn actor_default(&self) -> Option<&str> {
         let mut defaults = self.actor_defaults.iter();
         let general = defaults.find(|(key, _)| key.name == keys::ACTOR_GENERAL.name)?;
         Some(&general.1)
     }
 
-    /// The actor of a role that a key names.
+    /// The actor that a key names for a role.
     pub fn actor_of(&self, key: &'static Key) -> Option<String> {
         let mut defaults = self.actor_defaults.iter();
         Some(
@@ -157,38 +157,49 @@ impl Settings {
         )
     }
 
-    /// The most plans that are driven at the same time.
+    /// The actors of plans, by role.
+    pub fn plan_actors(&self) -> DefaultActors {
+        DefaultActors {
+            strategy: self.actor_of(&keys::ACTOR_STRATEGY),
+            execution: self.actor_of(&keys::ACTOR_EXECUTION),
+            estimation: self.actor_of(&keys::ACTOR_ESTIMATION),
+            invariant: self.actor_of(&keys::ACTOR_INVARIANT),
+            review: self.actor_of(&keys::ACTOR_REVIEW),
+        }
+    }
+
+    /// Maximum number of plans that run at the same time.
     pub const fn plan_concurrency(&self) -> u64 {
         self.plan_concurrency
     }
 
-    /// What plans do about their sandboxes.
+    /// Checkpoints and cleanup of plans' sandboxes.
     pub const fn sandbox_policy(&self) -> &SandboxPolicy {
         &self.sandbox_policy
     }
 
-    /// The keys that name an actor as the default of everything or of a role, each with that actor.
+    /// The keys that name a default actor, general or of a role, each with that actor.
     pub fn configured_actors(&self) -> impl Iterator<Item = (&'static Key, &str)> {
         let defaults = self.actor_defaults.iter();
         defaults.map(|(key, actor)| (*key, actor.as_str()))
     }
 
-    /// The model that answers when none is named.
+    /// Default model.
     pub const fn model_default(&self) -> Option<&ModelName> {
         self.model_default.as_ref()
     }
 
-    /// The models to ask when one fails, in order.
+    /// Models to try when one fails, in order.
     pub fn model_fallback(&self) -> &[ModelName] {
         &self.model_fallback
     }
 
-    /// How often a model that failed is asked again.
+    /// Maximum number of retries of a model call.
     pub const fn model_retries(&self) -> u32 {
         self.model_retries
     }
 
-    /// The limits of a call of a model.
+    /// Timeouts of a model call.
     pub const fn model_limits(&self) -> Limits {
         self.model_limits
     }

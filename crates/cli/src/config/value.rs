@@ -4,20 +4,20 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What a key is set to.
+/// Value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// Text, a name or one of a list of words.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Integer(u64),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
 }
 
 impl Value {
-    /// The text, if it is one.
+    /// The text; `None` for other types.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -25,7 +25,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one.
+    /// The number; `None` for other types.
     pub const fn as_integer(&self) -> Option<u64> {
         match self {
             Self::Integer(number) => Some(*number),
@@ -33,7 +33,7 @@ impl Value {
         }
     }
 
-    /// Yes or no, if it is that.
+    /// The boolean; `None` for other types.
     pub const fn as_flag(&self) -> Option<bool> {
         match self {
             Self::Flag(flag) => Some(*flag),

@@ -1,7 +1,7 @@
-//! [`LogFile`]: a log file that is rotated once a day.
+//! [`LogFile`]: a log file that is rotated daily.
 //!
-//! Lines are added to the file itself, so that `tail -f` and configured paths stay valid. The first line of a new day
-//! (UTC) renames the file to `FILE.YYYY-MM-DD`, the day of its last line. Several processes may share a file.
+//! Lines are appended to the file itself, so that `tail -f` and configured paths stay valid. The first line of a new
+//! day (UTC) renames the file to `FILE.YYYY-MM-DD`, the day of its last line. Several processes may share a file.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use cleveragents_domain::Timestamp;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// How many files of earlier days are kept.
+/// Number of rotated files to keep.
 const KEPT_FILES: usize = 14;
 
 /// The length of `2026-11-17` at the start of a printed time.
 const DAY: usize = 10;
 
-/// A log file that is rotated once a day.
+/// A log file that is rotated daily.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens a file to add to it. Only its owner can read a new one: lines name callers and paths.
+    /// Opens a file for appending. A new file is readable by its owner only: lines name callers and paths.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         let metadata = file.metadata()?;
@@ -40,7 +40,7 @@ impl LogFile {
         })
     }
 
-    /// Adds a line of a time, after rotating the file if that is on another day than the last line.
+    /// Appends a line with its time; rotates the file first if the last line is of another day.
     pub(super) fn write(&mut self, time: &str, line: &str) -> io::Result<()> {
         let today = day(time);
         if today != self.day {
@@ -54,11 +54,11 @@ impl LogFile {
         let own = self.file.metadata()?;
         let named = std::fs::metadata(&self.path);
         let is_own = named.is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino()));
-        // Otherwise another process has rotated it, or somebody moved it.
+        // Otherwise another process or the user has already moved it.
         if is_own && own.len() > 0 {
             let mut earlier = self.path.clone().into_os_string();
             earlier.push(format!(".{last}"));
-            // A file of that day stays as it is, and this one goes on.
+            // An existing file of that day stays as it is, and this one is continued.
             let _renamed = renameat_with(CWD, &self.path, CWD, &earlier, RenameFlags::NOREPLACE);
         }
         self.file = open(&self.path)?;
@@ -76,7 +76,7 @@ impl LogFile {
             .filter_map(|entry| Some(entry.ok()?.file_name()))
             .filter(|other| is_earlier(name.as_encoded_bytes(), other.as_encoded_bytes()))
             .collect();
-        // Dates are ordered as their texts are.
+        // The texts of dates sort chronologically.
         earlier.sort_unstable();
         let old = earlier.len().saturating_sub(KEPT_FILES);
         for name in &earlier[..old] {
@@ -135,7 +135,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("server.log");
         let other = folder.path().join("server.log.old");
-        std::fs::write(&other, "somebody's").expect("a file");
+        std::fs::write(&other, "of another program").expect("a file");
         let mut log = LogFile::open(&path).expect("a log");
         for day in 1..=28 {
             for hour in ["08", "20"] {

@@ -1,7 +1,7 @@
 //! [`LogLayer`]: writes each event as one line, as text or as JSON.
 //!
-//! A line has the fields of the event and of all spans around it, flat: the id of a request stands at the same place
-//! in every line that belongs to it. An inner value replaces an outer one of the same name. Fields whose names begin
+//! A line has the fields of the event and of all enclosing spans, flat: the id of a request is at the same place in
+//! every line that belongs to it. An inner value replaces an outer one of the same name. Fields whose names begin
 //! with `otel.` are for traces only.
 
 use std::error::Error;
@@ -21,7 +21,7 @@ use super::file::LogFile;
 use super::redaction::LogRedactor;
 use crate::output::console;
 
-/// How lines are written.
+/// Format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogFormat {
     /// `TIME LEVEL TARGET: MESSAGE KEY=VALUE…`
@@ -39,7 +39,7 @@ pub(super) struct LogLayer {
     pub(super) file: Option<Mutex<LogFile>>,
 }
 
-/// The fields of a span or of an event, without secrets.
+/// The redacted fields of a span or of an event.
 #[derive(Debug, Default)]
 struct Fields(Vec<(&'static str, Value)>);
 
@@ -51,7 +51,7 @@ impl Fields {
         }
     }
 
-    /// Adds the fields of a span further out.
+    /// Adds the fields of an enclosing span.
     fn add_outer(&mut self, outer: &Self) {
         for (name, value) in &outer.0 {
             if !self.0.iter().any(|(known, _)| known == name) {
@@ -97,7 +97,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
         }
         if let Some(file) = &self.file {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            // A log that cannot be written stops nothing.
+            // A failed write of the log is ignored.
             let _written = file.write(&time, &line);
         }
     }
@@ -136,7 +136,7 @@ fn text_line(time: &str, level: &str, target: &str, fields: &Fields) -> String {
     line
 }
 
-/// Whether a value can stand without quotes.
+/// Whether a value needs no quotes.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && !text
@@ -144,7 +144,7 @@ fn is_word(text: &str) -> bool {
             .any(|letter| letter.is_whitespace() || letter.is_control() || letter == '"')
 }
 
-/// A text without control characters: one event is one line, whatever callers write.
+/// A text without control characters: one event is one line, whatever text callers send.
 fn one_line(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut line, letter| {
@@ -168,7 +168,7 @@ fn json_line(time: &str, level: &str, target: &str, fields: Fields) -> String {
     format!("{}\n", Value::Object(object))
 }
 
-/// Reads fields, and masks secrets in them.
+/// Collects fields and redacts secrets in them.
 struct FieldVisitor<'a> {
     redactor: &'a LogRedactor,
     fields: &'a mut Fields,

@@ -1,4 +1,4 @@
-//! The log: sets up the one subscriber of `tracing`, from options and configuration.
+//! The log: sets up the single `tracing` subscriber, from options and configuration.
 //!
 //! Without `-v`, `CLEVERAGENTS_LOG`, a log file or a server there is no subscriber, and nothing is formatted. Commands
 //! log to standard error if they have a filter, and to the log file if there is one. A server always logs to standard
@@ -26,33 +26,33 @@ use layer::{LogFormat, LogLayer};
 use redaction::LogRedactor;
 use traces::Traces;
 
-/// The filter of `-v`: what an operator wants to know.
+/// The filter of `-v`: for operators.
 pub(crate) const VERBOSE: &str = "warn,cleveragents=info";
 
-/// The filter of `-vv`: what a maintainer wants to know.
+/// The filter of `-vv`: for maintainers.
 pub(crate) const VERY_VERBOSE: &str = "warn,cleveragents=debug";
 
-/// The filter of a server without another: failed requests and what the server itself does. Successful requests, which
-/// may be tens of thousands per second, need `-v`.
+/// The default filter of a server: failed requests and the server's own events. Successful requests, which may be tens
+/// of thousands per second, need `-v`.
 const SERVER: &str = "warn,cleveragents_server=info,cleveragents_server::access=warn";
 
-/// The filter of a log file without another.
+/// The default filter of a log file.
 const FILE: &str = VERBOSE;
 
-/// Reads a filter in the syntax of `EnvFilter`, such as `info,cleveragents_store=debug`. `None` when it is malformed.
+/// Parses a filter in the syntax of `EnvFilter`, such as `info,cleveragents_store=debug`. `None` when it is malformed.
 pub(crate) fn parse_filter(text: &str) -> Option<EnvFilter> {
     let text = Some(text).filter(|text| !text.trim().is_empty())?;
     EnvFilter::builder().parse(text).ok()
 }
 
-/// Whether the log of a command or that of a server is set up.
+/// Whether to set up the log of a command or of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Logs {
     Command,
     Server,
 }
 
-/// The log of the process. When it is dropped, the lines that waited for a prompt are printed and the last traces sent.
+/// The log of the process. Dropping it prints the lines that waited for a prompt and sends the last traces.
 pub(crate) struct Logging {
     _traces: Option<Traces>,
 }
@@ -63,7 +63,7 @@ impl Drop for Logging {
     }
 }
 
-/// Starts to log, if anything is to be logged.
+/// Starts the log, if any is configured.
 pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, CommandError> {
     let is_server = logs == Logs::Server;
     let text = |key: &'static Key| {
@@ -92,13 +92,13 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
     };
     let path = path.map(PathBuf::from);
     if path.as_deref().and_then(Path::parent) == Some(context.home.path()) {
-        // The first command of all logs too.
+        // The very first command logs too.
         context.home.create()?;
     }
     let file = path.as_deref().map(open).transpose()?;
     let log = LogLayer {
         format,
-        redactor: LogRedactor::of(context),
+        redactor: LogRedactor::for_context(context),
         prints,
         file: file.map(Mutex::new),
     };
@@ -118,7 +118,7 @@ pub(crate) fn start(context: &Context, logs: Logs) -> Result<Option<Logging>, Co
     }
     let subscriber = tracing_subscriber::registry().with(layers);
     tracing::subscriber::set_global_default(subscriber)
-        .map_err(|error| CommandError::internal("the log is set up already").caused_by(&error))?;
+        .map_err(|error| CommandError::internal("the log is already set up").caused_by(&error))?;
     Ok(Some(Logging { _traces: traces }))
 }
 
@@ -129,6 +129,6 @@ fn open(path: &Path) -> Result<LogFile, CommandError> {
             format!("the log file `{}` cannot be written", path.display()),
         )
         .caused_by(&error)
-        .with_hint("name another one with --log-file")
+        .with_hint("choose another one with --log-file")
     })
 }

@@ -1,4 +1,4 @@
-//! [`LogRedactor`]: the redactor that everything else uses, with the secrets that become known while the program runs.
+//! [`LogRedactor`]: the common redactor, extended by secrets that become known while the program runs.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -7,27 +7,27 @@ use cleveragents_models::{Redactor, Secret, environment_secrets, secrets_given_o
 use crate::context::Context;
 use crate::remote::token_file;
 
-/// Masks secrets in the log.
+/// Redacts secrets in the log.
 #[derive(Default)]
-pub(super) struct LogRedactor(RwLock<Known>);
+pub(super) struct LogRedactor(RwLock<KnownSecrets>);
 
 #[derive(Default)]
-struct Known {
+struct KnownSecrets {
     redactor: Redactor,
-    /// How many secrets of keyrings the redactor knows.
+    /// Number of keyring secrets that the redactor includes.
     given: usize,
 }
 
 impl LogRedactor {
-    /// A redactor of these secrets, and of those that keyrings give out.
+    /// A redactor for these secrets, and for those that keyrings return.
     pub(super) fn new(redactor: Redactor) -> Self {
-        Self(RwLock::new(Known { redactor, given: 0 }))
+        Self(RwLock::new(KnownSecrets { redactor, given: 0 }))
     }
 
-    /// A redactor of all secrets that the program knows: the environment, the configuration, the file of models and
-    /// the token of the server that commands are sent to. A file of models that cannot be read leaves the others: a
-    /// log must also work when the configuration is broken.
-    pub(super) fn of(context: &Context) -> Self {
+    /// A redactor for all known secrets: the environment, the configuration, the file of models and the token of the
+    /// server that commands are sent to. If the file of models cannot be read, the others are still redacted: a log
+    /// must also work when the configuration is broken.
+    pub(super) fn for_context(context: &Context) -> Self {
         let redactor = if let Ok(models) = context.models(None) {
             models.redactor()
         } else {
@@ -40,7 +40,7 @@ impl LogRedactor {
         Self::new(redactor.and(token.map(|token| Secret::new(token.trim()))))
     }
 
-    /// The text without secrets.
+    /// The text with secrets redacted.
     pub(super) fn text(&self, text: &str) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let more = secrets_given_out(known.given);

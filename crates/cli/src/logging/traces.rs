@@ -13,7 +13,7 @@ use reqwest::{Client, Url};
 use crate::context::Context;
 use crate::output::CommandError;
 
-/// Maximum number of spans that wait; more are lost.
+/// Maximum number of queued spans; more are dropped.
 const WAITING: usize = 8_192;
 
 /// Maximum number of spans in a request.
@@ -22,26 +22,26 @@ const BATCH: usize = 512;
 /// How long spans are collected before they are sent.
 const GATHERED: Duration = Duration::from_secs(1);
 
-/// How long a collector may take.
+/// Timeout of a request to the collector.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the end of the program waits for the last spans.
+/// Maximum wait for the last spans at the end of the program.
 const AT_THE_END: Duration = Duration::from_secs(3);
 
-/// The variable of OpenTelemetry that holds headers for the collector, such as a key.
+/// The OpenTelemetry variable with headers for the collector, such as a key.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 
 enum Message {
     Span(Box<FinishedSpan>),
-    /// Send everything until here, then confirm.
+    /// Sends everything queued before it, then confirms.
     Flush(SyncSender<()>),
 }
 
-/// Sends traces until it is dropped, and then those that are left.
+/// Sends traces until it is dropped, and then the remaining ones.
 pub(super) struct Traces(SyncSender<Message>);
 
 impl Traces {
-    /// Starts to send to the collector at an address. The second value takes spans and never waits.
+    /// Starts to send to the collector at an address. The second value accepts spans and never blocks.
     pub(super) fn start(
         context: &Context,
         endpoint: &str,
@@ -52,10 +52,10 @@ impl Traces {
         std::thread::Builder::new()
             .name("agents-traces".to_owned())
             .spawn(move || collector.send_all(&spans))
-            .map_err(|error| CommandError::internal("no thread can be made").caused_by(&error))?;
+            .map_err(|error| CommandError::internal("cannot start a thread").caused_by(&error))?;
         let sink = sender.clone();
         let send = move |span| {
-            // Without room it is lost: nothing waits for a collector.
+            // If the queue is full the span is dropped: nothing waits for a collector.
             let _full = sink.try_send(Message::Span(Box::new(span)));
         };
         Ok((Self(sender), send))
@@ -81,8 +81,8 @@ struct Collector {
 impl Collector {
     fn new(endpoint: &str, headers: HeaderMap) -> Result<Self, CommandError> {
         let url = traces_url(endpoint).ok_or_else(|| {
-            CommandError::usage("the address of the collector cannot be used")
-                .with_hint("give one like http://127.0.0.1:4318")
+            CommandError::usage("the URL of the collector is invalid")
+                .with_hint("use for example http://127.0.0.1:4318")
         })?;
         let failed = |why: &str| CommandError::internal(format!("traces cannot be sent: {why}"));
         let tls = outbound::tls(url.scheme() == "https").map_err(|why| failed(&why))?;
@@ -121,7 +121,7 @@ impl Collector {
             } else {
                 GATHERED.saturating_sub(since.elapsed())
             };
-            // Without spans it sleeps until there is one.
+            // Without spans it sleeps until one arrives.
             let next = if wait == Duration::MAX {
                 spans.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
@@ -151,7 +151,7 @@ impl Collector {
                 batch.clear();
             }
             if let Some(told) = waiting {
-                // Whoever waited may have given up.
+                // The waiting thread may have timed out.
                 let _heard = told.try_send(());
             }
         }
@@ -167,7 +167,7 @@ impl Collector {
             let response = request.send().await;
             let response = response.map_err(|error| error.without_url().to_string())?;
             let status = response.status();
-            // Read, so that the connection can be used again.
+            // Read, so that the connection can be reused.
             let _read = response.bytes().await;
             if status.is_success() {
                 Ok(())
@@ -178,7 +178,7 @@ impl Collector {
     }
 }
 
-/// Where a collector takes traces: below its address, unless that says so itself.
+/// The traces endpoint of a collector: below its address, unless the address already is one.
 fn traces_url(endpoint: &str) -> Option<Url> {
     let endpoint = endpoint.trim_end_matches('/');
     let url = if endpoint.ends_with("/v1/traces") {
@@ -189,7 +189,7 @@ fn traces_url(endpoint: &str) -> Option<Url> {
     Url::parse(&url).ok()
 }
 
-/// Headers as OpenTelemetry writes them: `name=value,name=value`.
+/// Parses headers in the OpenTelemetry syntax: `name=value,name=value`.
 fn headers(written: Option<&str>) -> Result<HeaderMap, CommandError> {
     let mut headers = HeaderMap::new();
     for pair in written.unwrap_or_default().split(',') {
@@ -203,9 +203,9 @@ fn headers(written: Option<&str>) -> Result<HeaderMap, CommandError> {
             Some((name, value))
         });
         let Some((name, value)) = read else {
-            // What stands there may be a key.
-            let message = format!("{HEADERS} does not hold headers");
-            return Err(CommandError::usage(message).with_hint("write NAME=VALUE,NAME=VALUE"));
+            // The value may be a secret, so the message does not repeat it.
+            let message = format!("{HEADERS} does not contain headers");
+            return Err(CommandError::usage(message).with_hint("use NAME=VALUE,NAME=VALUE"));
         };
         headers.insert(name, value);
     }

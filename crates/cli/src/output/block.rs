@@ -1,15 +1,15 @@
-//! The blocks a report is made of: panels of labelled values, tables, transcripts and texts.
+//! The blocks of a report: panels of labelled values, tables, transcripts and texts.
 
 use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 
-/// How the values of a column stand.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Align {
-    /// At the left, for text.
+    /// For text.
     Left,
-    /// At the right, for numbers.
+    /// For numbers.
     Right,
 }
 
@@ -29,7 +29,7 @@ impl Panel {
         }
     }
 
-    /// Adds a line `label: value`; the label is given without the colon.
+    /// Adds a line `label: value`; the label has no colon.
     #[must_use]
     pub fn row(mut self, label: impl Into<String>, value: impl Into<Cell>) -> Self {
         self.rows.push((label.into(), value.into()));
@@ -87,7 +87,7 @@ impl Table {
         self
     }
 
-    /// What is shown when there are no rows.
+    /// Sets the text that is shown when there are no rows.
     #[must_use]
     pub fn empty(mut self, text: impl Into<String>) -> Self {
         self.empty = text.into();
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// One contribution to a transcript: who, some facts about it, and what was said.
+/// One entry of a transcript: heading, facts and body.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Entry {
     pub(crate) heading: String,
@@ -104,7 +104,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What `heading`, such as a role, said. The body keeps its lines.
+    /// An entry with a heading, such as a role. The body keeps its lines.
     pub fn new(heading: impl Into<String>, body: impl Into<String>) -> Self {
         Self {
             heading: heading.into(),
@@ -113,7 +113,7 @@ impl Entry {
         }
     }
 
-    /// Adds a fact beside the heading, such as the number or the time.
+    /// Adds a fact next to the heading, such as the number or the time.
     #[must_use]
     pub fn fact(mut self, fact: impl Into<Cell>) -> Self {
         self.facts.push(fact.into());
@@ -121,7 +121,7 @@ impl Entry {
     }
 }
 
-/// A part of a report, as shown to people.
+/// A part of a report for users.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Block {
     Panel(Panel),

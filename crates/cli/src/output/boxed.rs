@@ -1,5 +1,5 @@
-//! The formats with borders: `rich` with Unicode boxes titled in their top border, and `table`
-//! with ASCII tables.
+//! The formats with borders: `rich` with Unicode boxes titled in their top border, and `table` with
+//! ASCII tables.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use super::layout::{fit, truncate, width};
 use super::paint::{Paint, Tone};
 use super::visible::{visible, visible_lines};
 
-/// The most lines one value of a rich table takes; panels show all.
+/// Maximum number of lines of a value in a rich table; panels show all.
 const MOST_TABLE_LINES: usize = 3;
 
 const RICH_PANEL: Frame = Frame {
@@ -37,7 +37,7 @@ pub(crate) struct Rich {
 }
 
 impl Rich {
-    /// Writes every block; the panels of a report are equally wide.
+    /// Writes every block; the panels of a report have equal width.
     pub(crate) fn blocks(&self, out: &mut dyn Write, blocks: &[Block]) -> io::Result<()> {
         let panels = || {
             blocks.iter().filter_map(|block| match block {
@@ -144,7 +144,8 @@ impl Rich {
         out.write_all(b"\n")
     }
 
-    /// A ruled heading and the body beneath it. Bodies are not wrapped, so that they can be copied.
+    /// Writes a ruled heading and the body below it. Bodies are not wrapped, so that they can be
+    /// copied.
     fn transcript(&self, out: &mut dyn Write, entries: &[Entry]) -> io::Result<()> {
         for (index, entry) in entries.iter().enumerate() {
             if index > 0 {
@@ -223,7 +224,7 @@ impl Ascii {
     }
 }
 
-/// What stands for a table without rows.
+/// The grid that replaces a table without rows.
 fn empty(text: &str) -> Grid {
     Grid {
         aligns: vec![super::block::Align::Left],
@@ -232,7 +233,7 @@ fn empty(text: &str) -> Grid {
     }
 }
 
-/// Writes a text with its lines kept, each that is not blank after `indent`.
+/// Writes a text with its lines preserved, each non-blank line after `indent`.
 pub(crate) fn lines(out: &mut dyn Write, text: &str, indent: &str) -> io::Result<()> {
     for line in visible_lines(text).lines() {
         if !line.is_empty() {

@@ -1,7 +1,7 @@
-//! One value of a panel or a table, with its unit, and how people read it.
+//! One value of a panel or a table, with its unit, and its text for users.
 //!
-//! Programs read the same facts from `data`, as numbers and RFC 3339 times; the texts made here
-//! are for people only.
+//! Programs read the same facts from `data`, as numbers and RFC 3339 times; the texts made here are
+//! for users only.
 
 use cleveragents_domain::{MicroUsd, Timestamp};
 
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::paint::Tone;
 use super::visible::visible;
 
-/// A value shown to people.
+/// A value shown to users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Cell {
     /// Ordinary text.
     Text(String),
     /// An id or a prefix of one.
     Id(String),
-    /// A number of things.
+    /// A count.
     Count(u64),
     /// A size in bytes.
     Bytes(u64),
@@ -27,13 +27,13 @@ pub enum Cell {
     Money(MicroUsd),
     /// A point in time.
     Time(Timestamp),
-    /// Text of little importance.
+    /// Less important text.
     Muted(String),
-    /// Text that says all is well.
+    /// Text that reports success.
     Good(String),
-    /// Text that asks for attention.
+    /// Text that needs attention.
     Warn(String),
-    /// Text that says something is wrong.
+    /// Text that reports a failure.
     Bad(String),
 }
 
@@ -55,7 +55,7 @@ impl Cell {
         }
     }
 
-    /// How the text is coloured.
+    /// Colour of the text.
     pub(crate) const fn tone(&self) -> Tone {
         match self {
             Self::Id(_) => Tone::Id,
@@ -110,7 +110,7 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// A size in the largest binary unit that leaves at least one whole.
+/// A size in the largest binary unit in which it is at least 1.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -128,7 +128,7 @@ fn size(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
-/// A duration with two units at most.
+/// A duration with at most two units.
 fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
         return "unknown".to_owned();
@@ -159,7 +159,7 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// Dollars with four decimals; an amount below them is said to be below them.
+/// Dollars with four decimals; a smaller amount is shown as less than the smallest.
 fn money(amount: MicroUsd) -> String {
     if (1..50).contains(&amount.0) {
         return "<$0.0001".to_owned();
@@ -183,7 +183,7 @@ mod tests {
     use cleveragents_domain::{MicroUsd, Timestamp};
 
     #[test]
-    fn units_are_written_for_people() {
+    fn values_have_units() {
         let shown = [
             (Cell::Bytes(0), "0 B"),
             (Cell::Bytes(1023), "1023 B"),

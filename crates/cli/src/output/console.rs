@@ -1,7 +1,8 @@
-//! Standard error as the log shares it with spinners, questions and answers that are being streamed.
+//! Standard error, shared by the log with spinners, questions and streamed answers.
 //!
-//! Lines of the log come from any thread at any time. A spinner is taken off the screen for a line. While a question
-//! waits for its answer, or a line of an answer is unfinished on the same screen, lines are kept and printed afterwards.
+//! Log lines come from any thread at any time. A spinner is removed from the screen for a line. While a question waits
+//! for its answer, or a line of an answer is unfinished on the same screen, log lines are buffered and printed
+//! afterwards.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +10,10 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use indicatif::{ProgressBar, WeakProgressBar};
 
-/// How many bytes of lines are kept; later ones are left out.
+/// Maximum number of buffered bytes; later lines are dropped.
 const MAX_KEPT: usize = 1 << 20;
 
-/// Whether lines of a log are to come at all.
+/// Whether log lines are expected at all.
 static EXPECTS_LOG: AtomicBool = AtomicBool::new(false);
 
 static CONSOLE: Mutex<Console> = Mutex::new(Console {
@@ -22,12 +23,12 @@ static CONSOLE: Mutex<Console> = Mutex::new(Console {
     display: None,
 });
 
-/// Whether standard output and standard error are one screen.
+/// Whether standard output and standard error are both terminals.
 static IS_SCREEN: LazyLock<bool> =
     LazyLock::new(|| std::io::stdout().is_terminal() && std::io::stderr().is_terminal());
 
 struct Console {
-    /// How many questions wait for an answer.
+    /// Number of questions that wait for an answer.
     holders: usize,
     is_mid_line: bool,
     kept: String,
@@ -35,7 +36,7 @@ struct Console {
 }
 
 impl Console {
-    /// Whether a line can be printed now. One that cannot is kept.
+    /// Whether a line can be printed now. Otherwise it is buffered.
     fn admit(&mut self, line: &str) -> bool {
         let is_held = self.holders > 0 || self.is_mid_line;
         if is_held && self.kept.len() + line.len() <= MAX_KEPT {
@@ -44,7 +45,7 @@ impl Console {
         !is_held
     }
 
-    /// Notes that text was written, and returns the lines that are to be printed after it.
+    /// Records that text was written, and returns the lines to print after it.
     fn wrote(&mut self, text: &str) -> String {
         let was_mid_line = std::mem::replace(&mut self.is_mid_line, !text.ends_with('\n'));
         // Only the end of such a line can release something; a whole line may be written inside a suspension.
@@ -55,7 +56,7 @@ impl Console {
         }
     }
 
-    /// The kept lines, if nothing holds them any more.
+    /// The buffered lines, if nothing holds them any more.
     fn release(&mut self) -> String {
         if self.holders > 0 || self.is_mid_line {
             return String::new();
@@ -68,19 +69,19 @@ fn console() -> MutexGuard<'static, Console> {
     CONSOLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Announces that lines of a log will come.
+/// Announces that log lines will follow.
 pub(crate) fn expect_log() {
     EXPECTS_LOG.store(true, Ordering::Relaxed);
 }
 
-/// Registers the display that lines are written above.
+/// Registers the progress display that lines are written above.
 pub(crate) fn show(display: &ProgressBar) {
     if !display.is_hidden() {
         console().display = Some(display.downgrade());
     }
 }
 
-/// Writes a line of the log.
+/// Writes a log line.
 pub(crate) fn write_log(line: &str) {
     let display = {
         let mut console = console();
@@ -96,21 +97,21 @@ pub(crate) fn write_log(line: &str) {
     }
 }
 
-/// Prints to standard error. A log that nobody reads stops nothing.
+/// Prints to standard error. Failures are ignored.
 fn print(text: &str) {
     if !text.is_empty() {
         let _closed = std::io::stderr().lock().write_all(text.as_bytes());
     }
 }
 
-/// Keeps lines of the log until the guard is dropped: a question is on the screen.
+/// Buffers log lines until the guard is dropped: a question is on the screen.
 #[must_use = "lines are kept until this is dropped"]
 pub(crate) fn hold() -> Hold {
     console().holders += 1;
     Hold
 }
 
-/// Prints the lines that were kept when it is dropped.
+/// Prints the buffered lines when it is dropped.
 pub(crate) struct Hold;
 
 impl Drop for Hold {
@@ -120,12 +121,12 @@ impl Drop for Hold {
             console.holders = console.holders.saturating_sub(1);
             console.release()
         };
-        // The display is off already where a question is asked.
+        // The display is already off while a question is asked.
         print(&kept);
     }
 }
 
-/// Notes that text was written to the screen, which may end inside a line.
+/// Records that text was written to the screen, which may end inside a line.
 pub(crate) fn wrote(text: &str) {
     if EXPECTS_LOG.load(Ordering::Relaxed) && !text.is_empty() && *IS_SCREEN {
         let kept = console().wrote(text);
@@ -133,7 +134,7 @@ pub(crate) fn wrote(text: &str) {
     }
 }
 
-/// Prints everything that was kept: the program ends.
+/// Prints everything that is buffered, because the program ends.
 pub(crate) fn release_all() {
     let kept = {
         let mut console = console();

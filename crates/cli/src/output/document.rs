@@ -1,4 +1,5 @@
-//! A document that a command gives byte for byte: printed instead of its report, or written to a file.
+//! A document that a command outputs byte for byte: printed in place of its report, or written to a
+//! file.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::CommandError;
 use crate::commands::write_file;
 
-/// A path as text. JSON holds no other bytes than UTF-8: those that are none are shown as `\u{fffd}`.
+/// A path as text. JSON requires UTF-8: other bytes are shown as `\u{fffd}`.
 pub(crate) fn path_text(path: &std::path::Path) -> String {
     path.display().to_string()
 }
 
-/// A document.
+/// Content and destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) content: Vec<u8>,
-    /// Where it goes; standard output when not given.
+    /// Destination; standard output when `None`.
     pub(crate) file: Option<Target>,
 }
 
@@ -28,19 +29,19 @@ pub(crate) struct Target {
     pub(crate) care: Care,
 }
 
-/// With how much care a file is written.
+/// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Care {
-    /// As it is: a drawing is soon made again.
+    /// Directly: a drawing is easily created again.
     Plain,
-    /// It is whole or untouched; one that is there stays.
+    /// Atomically; fails if the file exists.
     New,
-    /// It is whole or untouched; one that is there is replaced.
+    /// Atomically; replaces an existing file.
     Replaced,
 }
 
 impl Target {
-    /// Refuses a file that is there and stays.
+    /// Refuses an existing file that must not be replaced.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
         if self.care == Care::New && self.path.exists() {
             return Err(exists(&self.path));
@@ -48,7 +49,8 @@ impl Target {
         Ok(())
     }
 
-    /// Has the file written by `write`: beside the target first, so that it is whole or untouched.
+    /// Calls `write` with a temporary file next to the target, so that the target is written
+    /// atomically.
     pub(crate) fn fill<T>(
         &self,
         write: impl FnOnce(&mut dyn std::io::Write) -> Result<T, CommandError>,
@@ -58,7 +60,7 @@ impl Target {
         let failure = |error: &std::io::Error| {
             CommandError::new(Code::FileAccess, format!("cannot write {}", path.display()))
                 .caused_by(error)
-                .with_hint("check that the folder exists and has room")
+                .with_hint("check that the folder exists and the disk has free space")
         };
         let folder = path
             .parent()
@@ -88,7 +90,7 @@ impl Target {
 fn exists(path: &Path) -> CommandError {
     CommandError::new(
         Code::OutputExists,
-        format!("{} exists already", path.display()),
+        format!("{} already exists", path.display()),
     )
     .with_hint("choose another file, or overwrite it with --force")
 }

@@ -1,6 +1,6 @@
-//! The envelope: the one document `json` and `yaml` consist of.
+//! The envelope: the single document of the formats `json` and `yaml`.
 //!
-//! Its keys and their order are a promise to programs: `command`, `status`, `exit_code`, `data`,
+//! Its keys and their order are a stable interface for programs: `command`, `status`, `exit_code`, `data`,
 //! `timing`, `messages`.
 
 use std::borrow::Cow;
@@ -22,17 +22,17 @@ pub(crate) struct Envelope<'a> {
     status: Status,
     exit_code: u8,
     data: Cow<'a, Data>,
-    timing: Measured,
+    timing: TimingFields,
     messages: Cow<'a, [Message]>,
 }
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct TimingFields {
     started: Timestamp,
     duration_ms: u64,
 }
 
-impl From<Timing> for Measured {
+impl From<Timing> for TimingFields {
     fn from(timing: Timing) -> Self {
         Self {
             started: timing.started(),
@@ -60,7 +60,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// The envelope of a command that has nothing but its error.
+    /// The envelope of a command that has only an error.
     pub(crate) fn of_error(command: &'a str, error: &CommandError, timing: Timing) -> Self {
         Self {
             command,
@@ -103,26 +103,29 @@ fn message_of(error: &CommandError) -> Message {
     }
 }
 
-/// The data with `error` added, or completed; data that is no object moves to `result`.
+/// The data with `error` added or completed; data that is not an object moves to `result`.
 fn with_error(data: &Value, error: &CommandError) -> Value {
     let mut map = match data {
         Value::Object(map) => map.clone(),
         Value::Null => Map::new(),
         other => Map::from_iter([("result".to_owned(), other.clone())]),
     };
-    let mut told = error.to_value();
-    // What the data itself says of the error is kept beside what every error says.
-    if let (Some(Value::Object(own)), Value::Object(told)) = (map.remove("error"), &mut told) {
-        told.extend(own);
+    let mut error_fields = error.to_value();
+    // Fields of the data's own error are kept next to the common ones.
+    if let (Some(Value::Object(own)), Value::Object(fields)) =
+        (map.remove("error"), &mut error_fields)
+    {
+        fields.extend(own);
     }
-    map.insert("error".to_owned(), told);
+    map.insert("error".to_owned(), error_fields);
     Value::Object(map)
 }
 
-/// Escapes the control characters JSON allows unescaped (DEL and C1), which a terminal would obey.
+/// Escapes the control characters that JSON allows unescaped (DEL and C1), which a terminal would
+/// interpret.
 fn escape(json: String) -> String {
     let is_control = |character: char| matches!(character, '\u{7f}'..='\u{9f}');
-    // Each of them is, or begins with, one of these two bytes: nearly always a look at the bytes is enough.
+    // Each of them is, or begins with, one of these two bytes: nearly always this check is enough.
     let may_be = |byte: u8| matches!(byte, 0x7f | 0xc2);
     if !json.bytes().any(may_be) || !json.contains(is_control) {
         return json;
@@ -219,7 +222,7 @@ mod tests {
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
-            // Reading JSON rounds long fractions, so only short ones are compared.
+            // Parsing JSON rounds long fractions, so only short ones are compared.
             any::<i32>().prop_map(|number| Value::from(f64::from(number) / 8.0)),
             proptest::sample::select(vec![0.0, 1e300, 1.5e-7, 1e16, -2.5e-10])
                 .prop_map(Value::from),

@@ -1,36 +1,38 @@
-//! The failure of a command, whatever crate it came from, ready to be shown.
+//! The failure of a command, from any crate, in the form that is shown.
 
 use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
 use cleveragents_application::OperationError;
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint};
 use serde_json::{Map, Value, json};
 
-/// The exit code of a command that a signal stopped, whatever code it has.
+use super::suggestion::{hint_text, write_commands};
+
+/// Exit code of a command that a signal stopped, whatever its error code.
 const INTERRUPTED: u8 = 130;
 
-/// Why a command failed: a stable code, a message, the causes beneath it, and what to do.
+/// Failure of a command: a stable code, a message, its causes, and a hint.
 ///
-/// Every error that implements [`Diagnose`] becomes one with `?`.
+/// `?` converts every error that implements [`Diagnose`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandError(Box<Failure>);
 
-/// What an error says; boxed so that results stay small.
+/// Content of an error; boxed so that results stay small.
 #[derive(Debug, Clone, PartialEq)]
 struct Failure {
     code: Code,
-    /// Whether a signal stopped the command, whatever it was doing.
+    /// Whether a signal stopped the command.
     is_interrupted: bool,
     message: String,
-    hint: Option<String>,
+    hint: Option<Hint>,
     details: Value,
     causes: Vec<String>,
 }
 
 impl CommandError {
-    /// A failure with a code and a message that names the thing it is about.
+    /// A failure with a code and a message that names the object concerned.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self(Box::new(Failure {
             code,
@@ -42,31 +44,31 @@ impl CommandError {
         }))
     }
 
-    /// A command line that cannot be carried out.
+    /// A command line that is invalid.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, message)
     }
 
-    /// A broken rule of the program itself.
+    /// A violated invariant of the program itself.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Code::Internal, message)
     }
 
-    /// Says what to do about it: a sentence with the command to run.
+    /// Sets the hint: a sentence with the command to run.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// Tells it as the work of a signal, which decides the exit code.
+    /// Marks it as caused by a signal, which determines the exit code.
     #[must_use]
     pub(crate) fn interrupted(mut self) -> Self {
         self.0.is_interrupted = true;
         self
     }
 
-    /// Names the file that the message speaks of; `-`, standard input, has no name.
+    /// Adds the file that the message refers to; `-`, standard input, has no name.
     #[must_use]
     pub fn in_file(mut self, file: &Path) -> Self {
         if file != Path::new("-") {
@@ -75,14 +77,14 @@ impl CommandError {
         self
     }
 
-    /// Adds facts for programs.
+    /// Adds details for programs.
     #[must_use]
     pub fn with_details(mut self, details: Value) -> Self {
         self.0.details = details;
         self
     }
 
-    /// Adds an error and everything beneath it as causes.
+    /// Adds an error and its sources as causes.
     #[must_use]
     pub fn caused_by(mut self, error: &(dyn Error + 'static)) -> Self {
         let mut next = Some(error);
@@ -98,51 +100,33 @@ impl CommandError {
         self.0.code
     }
 
-    /// What went wrong, without the causes.
+    /// The message, without the causes.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Everything that an error says, as it was put in.
-    pub(super) fn parts(&self) -> (Code, &str, Option<&str>, &Value, &[String]) {
-        let Failure {
-            code,
-            // A server is not interrupted by the signals of who asks it.
-            is_interrupted: _,
-            message,
-            hint,
-            details,
-            causes,
-        } = &*self.0;
-        (*code, message, hint.as_deref(), details, causes)
-    }
-
-    /// The error of these parts.
-    pub(super) fn from_parts(
-        code: Code,
-        message: String,
-        hint: Option<String>,
-        details: Value,
-        causes: Vec<String>,
-    ) -> Self {
-        Self(Box::new(Failure {
-            code,
-            is_interrupted: false,
-            message,
-            hint,
-            details,
-            causes,
-        }))
-    }
-
-    /// Facts for programs; the causes are among them.
+    /// Facts for programs; the causes are among them, as `causes`.
     pub(crate) fn details(&self) -> Value {
-        self.to_value()["details"].take()
+        let mut details = match &self.0.details {
+            Value::Null => Value::Object(Map::new()),
+            details => details.clone(),
+        };
+        if let Value::Object(map) = &mut details
+            && !self.0.causes.is_empty()
+        {
+            map.entry("causes").or_insert_with(|| json!(self.0.causes));
+        }
+        details
     }
 
-    /// What to do about it.
-    pub fn hint(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+    /// The hint, for other front ends.
+    pub(crate) const fn hint(&self) -> Option<&Hint> {
+        self.0.hint.as_ref()
+    }
+
+    /// The hint with the commands to run.
+    pub fn hint_text(&self) -> Option<String> {
+        self.0.hint.as_ref().map(hint_text)
     }
 
     /// The causes, from the nearest to the deepest.
@@ -158,24 +142,17 @@ impl CommandError {
         self.0.code.kind().exit_code()
     }
 
-    /// The error as programs read it: `code`, `message`, `details`, `hint`.
+    /// The JSON form: `code`, `message`, `details`, `hint`.
     ///
     /// Causes are listed in `details.causes`.
     pub(crate) fn to_value(&self) -> Value {
-        let mut details = match &self.0.details {
-            Value::Null => Value::Object(Map::new()),
-            details => details.clone(),
-        };
-        if let Value::Object(map) = &mut details
-            && !self.0.causes.is_empty()
-        {
-            map.entry("causes").or_insert_with(|| json!(self.0.causes));
-        }
+        let mut details = self.details();
+        details.get_mut("recovery_options").map(write_commands);
         json!({
             "code": self.0.code.as_str(),
             "message": self.0.message,
             "details": details,
-            "hint": self.0.hint,
+            "hint": self.hint_text(),
         })
     }
 }
@@ -213,7 +190,7 @@ impl From<CommandError> for OperationError {
     fn from(error: CommandError) -> Self {
         let found = Self::new(error.code(), error.to_string()).with_details(error.details());
         match error.hint() {
-            Some(hint) => found.with_hint(hint),
+            Some(hint) => found.with_hint(hint.clone()),
             None => found,
         }
     }
@@ -222,7 +199,7 @@ impl From<CommandError> for OperationError {
 #[cfg(test)]
 mod tests {
     use super::CommandError;
-    use cleveragents_domain::{Code, Diagnose};
+    use cleveragents_domain::{Code, Diagnose, Hint, hint, suggest};
     use serde_json::{Value, json};
 
     #[derive(Debug, thiserror::Error)]
@@ -237,8 +214,8 @@ mod tests {
         fn code(&self) -> Code {
             Code::DatabaseUnavailable
         }
-        fn hint(&self) -> Option<String> {
-            Some("run `agents diagnostics`".to_owned())
+        fn hint(&self) -> Option<Hint> {
+            Some(hint!("run {}", suggest::diagnostics()))
         }
         fn details(&self) -> Value {
             json!({"page": 3})

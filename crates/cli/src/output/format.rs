@@ -9,7 +9,7 @@ use serde_json::json;
 use super::error::CommandError;
 use super::surface::Surface;
 
-/// How a report is printed.
+/// Output format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Format {
     /// Panels and tables with borders, for a terminal.
@@ -45,12 +45,12 @@ impl Format {
         Self::NAMES[self as usize]
     }
 
-    /// Whether the format is read by people rather than by programs.
+    /// Whether the format is for users rather than for programs.
     pub const fn is_human(self) -> bool {
         !matches!(self, Self::Json | Self::Yaml)
     }
 
-    /// What is used when nobody asked: `rich` on a terminal that can show it, `plain` otherwise.
+    /// The default: `rich` on a terminal that supports it, `plain` otherwise.
     pub const fn automatic(surface: &Surface) -> Self {
         if surface.stdout_is_terminal {
             Self::Rich.within(surface)
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// This format, or the nearest one the terminal can show.
+    /// This format, or the nearest one that the terminal supports.
     const fn within(self, surface: &Surface) -> Self {
         match self {
             Self::Rich | Self::Color if surface.stdout_is_terminal && surface.is_dumb => {
@@ -91,11 +91,11 @@ impl FromStr for Format {
     }
 }
 
-/// Chooses the format: the flag, then `CLEVERAGENTS_FORMAT`, then `core.format`, then what suits
-/// the terminal.
+/// Chooses the format: the flag, then `CLEVERAGENTS_FORMAT`, then `core.format`, then the default
+/// for the terminal.
 ///
-/// A flag is obeyed to the letter. A format from elsewhere that the terminal cannot show falls back
-/// from `rich` to `color` to `plain`. An empty variable counts as unset.
+/// A flag is always followed. A format from another source that the terminal does not support falls
+/// back from `rich` to `color` to `plain`. An empty variable counts as unset.
 pub fn choose(
     flag: Option<Format>,
     environment: Option<&str>,
@@ -120,7 +120,7 @@ pub fn choose(
         .map_err(|_| {
             CommandError::new(
                 Code::InvalidConfigValue,
-                format!("`{origin}` cannot be `{text}`: give one of {names}"),
+                format!("`{origin}` cannot be `{text}`: use one of {names}"),
             )
             .with_hint(match origin {
                 "core.format" => "run `agents config set core.format rich`".to_owned(),

@@ -1,7 +1,7 @@
-//! Rows and columns: what panels, tables and transcripts have in common once their values are text.
+//! Rows and columns: the common form of panels, tables and transcripts once their values are text.
 //!
 //! Column widths are computed once from all rows; rows are then written one after the other, so
-//! that long lists cost no more than their text.
+//! that memory for long lists does not exceed their text.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ use super::visible::{visible, visible_lines};
 pub(crate) struct Piece {
     pub(crate) text: String,
     pub(crate) tone: Tone,
-    /// The columns of its widest line.
+    /// Width of its widest line, in columns.
     pub(crate) width: usize,
     is_one_line: bool,
 }
@@ -39,7 +39,7 @@ impl From<&Cell> for Piece {
     }
 }
 
-/// What stands around and between the columns of a row.
+/// Text around and between the columns of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
     pub(crate) left: &'static str,
@@ -48,7 +48,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The columns taken by everything but the values.
+    /// Number of columns besides the values.
     pub(crate) fn overhead(&self, columns: usize) -> usize {
         width(self.left) + width(self.right) + width(self.between) * columns.saturating_sub(1)
     }
@@ -93,7 +93,7 @@ impl Grid {
         }
     }
 
-    /// The grid of a transcript: who, the facts, what was said.
+    /// The grid of a transcript: heading, facts, body.
     pub(crate) fn of_transcript(entries: &[Entry]) -> Self {
         let row = |entry: &Entry| {
             let facts: Vec<String> = entry.facts.iter().map(Cell::text).collect();
@@ -112,7 +112,7 @@ impl Grid {
         }
     }
 
-    /// The width each column would like to have.
+    /// The preferred width of each column.
     pub(crate) fn natural_widths(&self) -> Vec<usize> {
         let mut widths = vec![0; self.aligns.len()];
         for row in self.rows.iter().chain([&self.headings]) {
@@ -124,14 +124,14 @@ impl Grid {
     }
 }
 
-/// How rows are written.
+/// Settings for writing rows.
 #[derive(Debug)]
 pub(crate) struct RowWriter<'a> {
     pub(crate) paint: Paint,
     pub(crate) frame: Frame,
     pub(crate) aligns: &'a [Align],
     pub(crate) widths: &'a [usize],
-    /// The most lines a value may take before it is cut.
+    /// Maximum number of lines of a value; the rest is cut.
     pub(crate) most_lines: usize,
 }
 
@@ -158,7 +158,7 @@ impl RowWriter<'_> {
         Ok(())
     }
 
-    /// Writes one line of a row; `value` gives the text of a column and its width.
+    /// Writes one line of a row; `value` returns the text of a column and its width.
     fn line<'t>(
         &self,
         out: &mut dyn Write,

@@ -1,18 +1,17 @@
-//! Measuring and breaking text by the columns it takes on a terminal.
+//! Measures and wraps text by its width in terminal columns.
 //!
-//! Wide characters take two columns and combining ones none; text is never broken inside what a
-//! reader sees as one character. Everything here expects text without control characters other
-//! than the line feed.
+//! Wide characters take two columns and combining ones none; text is never broken inside a
+//! grapheme. Everything here expects text without control characters other than the line feed.
 
 use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-/// The least width a column is squeezed to; every single character fits.
+/// Minimum width of a column; every single character fits.
 const LEAST_COLUMN: usize = 4;
 
-/// The columns a text takes.
+/// Width of a text, in columns.
 pub(crate) fn width(text: &str) -> usize {
     if text.is_ascii() {
         text.len()
@@ -21,14 +20,14 @@ pub(crate) fn width(text: &str) -> usize {
     }
 }
 
-/// The columns the widest line of a text takes.
+/// Width of the widest line of a text, in columns.
 pub(crate) fn widest_line(text: &str) -> usize {
     text.split('\n').map(width).max().unwrap_or(0)
 }
 
-/// Breaks a text into lines of at most `limit` columns, at spaces where there are any.
+/// Wraps a text into lines of at most `limit` columns, at spaces if possible.
 ///
-/// When there would be more than `most` lines, the last one kept ends with `…`.
+/// If there would be more than `most` lines, the last one kept ends with `…`.
 pub(crate) fn wrap(text: &str, limit: usize, most: usize) -> Vec<Cow<'_, str>> {
     let mut lines = Vec::with_capacity(1);
     for line in text.split('\n') {
@@ -53,7 +52,7 @@ pub(crate) fn truncate(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// The longest beginning that takes at most `limit` columns.
+/// The longest prefix of at most `limit` columns.
 fn shorten(text: &str, limit: usize) -> String {
     let mut used = 0;
     let mut end = 0;
@@ -67,7 +66,7 @@ fn shorten(text: &str, limit: usize) -> String {
     text[..end].trim_end().to_owned()
 }
 
-/// The characters as seen by a reader; one that is wider than `limit` is taken apart.
+/// The graphemes of a text; one that is wider than `limit` is split.
 fn pieces(text: &str, limit: usize) -> impl Iterator<Item = (usize, &str)> {
     text.grapheme_indices(true)
         .flat_map(move |(start, grapheme)| {
@@ -134,9 +133,9 @@ fn wrap_ascii<'a>(line: &'a str, limit: usize, most: usize, lines: &mut Vec<Cow<
     lines.push(Cow::Borrowed(rest));
 }
 
-/// Widths for columns that would like `natural` and have `available` together.
+/// Widths for columns that prefer `natural` and have `available` in total.
 ///
-/// The widest columns give way first, so that ids and numbers keep their room.
+/// The widest columns shrink first, so that ids and numbers keep their width.
 pub(crate) fn fit(natural: &[usize], available: usize) -> Vec<usize> {
     let total = |cap: usize| natural.iter().map(|width| (*width).min(cap)).sum::<usize>();
     let widest = natural.iter().copied().max().unwrap_or(0);

@@ -1,11 +1,11 @@
-//! What a command shows: a [`Report`] of panels, tables and texts, printed by a [`Printer`] in one
-//! of six formats.
+//! Output of commands: a [`Report`] of panels, tables and texts, printed by a [`Printer`] in one of
+//! six formats.
 //!
-//! A command never writes to the terminal. It builds a [`Report`] (what people see as blocks, what
-//! programs read as `data`) or fails with a [`CommandError`]; the printer does the rest. `rich`,
-//! `color`, `table` and `plain` are for people: their text is made visible first, so that nothing
-//! stored in a message or a name can drive the terminal. `json` and `yaml` are one document each,
-//! the envelope, and nothing else.
+//! A command never writes to the terminal. It builds a [`Report`] (blocks for users, `data` for
+//! programs) or fails with a [`CommandError`]; the printer does the rest. `rich`, `color`, `table`
+//! and `plain` are for users: control characters in their text are made visible first, so that
+//! nothing stored in a message or a name can control the terminal. `json` and `yaml` are one
+//! document each, the envelope, and nothing else.
 
 mod block;
 mod boxed;
@@ -24,10 +24,10 @@ mod printer;
 mod progress;
 mod report;
 mod sequential;
+mod suggestion;
 mod surface;
 mod timing;
 mod visible;
-mod wire;
 
 #[cfg(test)]
 mod samples;
@@ -36,10 +36,10 @@ mod snapshots;
 
 pub(crate) use document::{Care, Target, path_text};
 pub(crate) use layout::{truncate, width};
-pub(crate) use live::Live;
+pub(crate) use live::{write_err, write_out};
 pub(crate) use markdown::Markdown;
 pub(crate) use paint::{Paint, Tone};
-pub(crate) use wire::{WireError, WireReport};
+pub(crate) use suggestion::{command, commands, hint_text, write_recovery};
 
 pub use block::{Align, Entry, Panel, Table};
 pub use cell::Cell;

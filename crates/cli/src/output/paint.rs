@@ -1,23 +1,23 @@
-//! Colours: what each kind of text looks like, in the sixteen colours every terminal theme defines.
+//! Colours of each kind of text, from the sixteen colours that every terminal theme defines.
 
 use std::io::{self, Write};
 
 use owo_colors::{OwoColorize as _, Style};
 
-/// What a piece of text is, as far as its colour goes.
+/// Kind of a text, which determines its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     /// No colour.
     Plain,
     /// An id.
     Id,
-    /// Of little importance.
+    /// Less important text.
     Muted,
-    /// All is well.
+    /// Success.
     Good,
     /// Needs attention.
     Warn,
-    /// Wrong.
+    /// Failure.
     Bad,
     /// The title of a block.
     Title,
@@ -25,17 +25,17 @@ pub(crate) enum Tone {
     Label,
     /// Borders.
     Frame,
-    /// Words that are stressed.
+    /// Emphasized words.
     Emphasis,
-    /// Code in a sentence.
+    /// Inline code.
     Code,
-    /// Where a link leads.
+    /// Target of a link.
     Link,
-    /// A word of a programming language.
+    /// Keyword of a programming language.
     Keyword,
-    /// A text in a program.
+    /// String in a program.
     Quoted,
-    /// A number in a program.
+    /// Number in a program.
     Number,
 }
 
@@ -63,12 +63,12 @@ impl Tone {
 pub(crate) enum Paint {
     /// Text is wrapped in ANSI colour sequences.
     On,
-    /// Text is written as it is.
+    /// Text is written unchanged.
     Off,
 }
 
 impl Paint {
-    /// Colours when `wanted`.
+    /// `On` if `wanted`.
     pub(crate) const fn when(wanted: bool) -> Self {
         if wanted { Self::On } else { Self::Off }
     }

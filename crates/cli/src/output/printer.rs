@@ -1,4 +1,4 @@
-//! The printer: writes a report or an error to the standard streams in the chosen format.
+//! Writes a report or an error to the standard streams in the chosen format.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 
@@ -28,7 +28,8 @@ pub struct Printer {
 impl Printer {
     /// A printer for a format on a surface.
     ///
-    /// `rich` is coloured on a terminal, `color` always, the others never; `NO_COLOR` wins.
+    /// `rich` is coloured on a terminal, `color` always, the others never; `NO_COLOR` takes
+    /// precedence.
     pub fn new(format: Format, surface: &Surface) -> Self {
         let coloured = |is_terminal: bool| match format {
             Format::Color => !surface.forbids_colour,
@@ -58,17 +59,18 @@ impl Printer {
         self.format
     }
 
-    /// Whether a progress display is of use: someone watches and the format is for people.
+    /// Whether a progress display is useful: standard error is a terminal and the format is for
+    /// users.
     pub(crate) const fn shows_progress(&self) -> bool {
         self.shows_progress
     }
 
-    /// Whether texts may be laid out: somebody reads them at a terminal, or asked for it.
+    /// Whether texts may be laid out: the output is a terminal, or the user requested it.
     pub(crate) const fn draws(&self) -> bool {
         matches!(self.format, Format::Rich | Format::Color)
     }
 
-    /// The colours and the columns of standard output.
+    /// Colours and width of standard output.
     pub(crate) const fn canvas(&self) -> (Paint, usize) {
         (self.colour, self.width)
     }
@@ -80,7 +82,7 @@ impl Printer {
 
     /// Prints a report: data to `out`, warnings and errors of the human formats to `err`.
     ///
-    /// A reader that went away is not an error.
+    /// A closed pipe is not an error.
     pub fn report(
         &self,
         report: &Report,
@@ -203,25 +205,28 @@ impl Printer {
         let label = format!("error[{}]", error.code().as_str());
         self.error_colour.write(&mut lines, Tone::Bad, &label)?;
         writeln!(lines, ": {}", indented(error.message()))?;
+        if let Some(frame) = error.details()["frame"].as_str() {
+            writeln!(lines, "    {}", indented(frame))?;
+        }
         for cause in error.causes() {
             writeln!(lines, "  caused by: {}", indented(cause))?;
         }
-        if let Some(hint) = error.hint() {
+        if let Some(hint) = error.hint_text() {
             self.error_colour.write(&mut lines, Tone::Id, "hint")?;
-            writeln!(lines, ": {}", indented(hint))?;
+            writeln!(lines, ": {}", indented(&hint))?;
         }
         err.write_all(&lines)?;
         err.flush()
     }
 }
 
-/// A text of one or more lines, safe for a terminal, whose further lines stand in: no text can
-/// pass for a line of ours.
+/// Indents all lines but the first and makes them safe for a terminal, so that no text can imitate
+/// a line of the program.
 fn indented(text: &str) -> String {
     visible_lines(text.trim_end()).replace('\n', "\n    ")
 }
 
-/// A closed pipe means that the reader has seen enough.
+/// A closed pipe means that the reader needs no more.
 fn ignore_closed(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

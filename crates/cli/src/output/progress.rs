@@ -1,4 +1,4 @@
-//! Progress of long work, drawn on standard error while someone watches.
+//! Progress of long work, drawn on standard error if it is a terminal.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::layout::truncate;
 use super::printer::Printer;
 use super::visible::visible;
 
-/// How often the display is redrawn: ten times a second.
+/// Redraw interval.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// The columns a label may take, so that the display stays on one line.
+/// Maximum width of a label, so that the display stays on one line.
 const LABEL: usize = 32;
 
 const BAR: &str = "{msg} [{wide_bar}] {human_pos}/{human_len} ({rate}, {eta} left)";
 const SPINNER: &str = "{spinner} {msg} ({elapsed})";
 
-/// A bar or a spinner. Clones are cheap and show the same work; any thread may move it.
+/// A bar or a spinner. Clones are cheap and show the same work; any thread may update it.
 ///
-/// Nothing is drawn unless standard error is a terminal and the format is for people. The display
+/// Nothing is drawn unless standard error is a terminal and the format is for users. The display
 /// disappears when the work is finished or the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Progress {
@@ -46,12 +46,12 @@ impl Progress {
         }
     }
 
-    /// Says how much is done.
+    /// Sets the amount of work done.
     pub fn set(&self, done: u64) {
         self.bar.set_position(done);
     }
 
-    /// Does something while the display is out of the way, such as writing lines above it.
+    /// Hides the display while `work` runs, such as writing lines above it.
     pub(crate) fn suspend(&self, work: impl FnOnce()) {
         self.bar.suspend(work);
     }
@@ -66,10 +66,10 @@ impl Progress {
             return Self::silent();
         }
         let rate = |state: &ProgressState, out: &mut dyn Write| {
-            // A rate that cannot be written is not shown.
+            // A rate that cannot be formatted is not shown.
             let _written = write!(out, "{:.0}/s", state.per_sec());
         };
-        // A template that does not parse leaves the usual style.
+        // A template that does not parse leaves the default style.
         let style = ProgressStyle::with_template(template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .with_key("rate", rate)
@@ -79,7 +79,7 @@ impl Progress {
             .with_style(style)
             .with_finish(ProgressFinish::AndClear)
             .with_message(truncate(&visible(label), LABEL).into_owned());
-        // Redrawing by the clock alone keeps the rate of redraws whatever the rate of the work.
+        // Redrawing only by the clock makes the redraw rate independent of the rate of the work.
         bar.enable_steady_tick(REDRAW);
         console::show(&bar);
         Self { bar }
@@ -93,7 +93,7 @@ mod tests {
     use crate::output::{Format, Printer};
 
     #[test]
-    fn nothing_is_drawn_when_nobody_watches() {
+    fn nothing_is_drawn_without_a_terminal() {
         for printer in [
             Printer::new(Format::Rich, &PIPE),
             Printer::new(Format::Json, &TERMINAL),

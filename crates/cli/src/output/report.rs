@@ -1,9 +1,9 @@
-//! What a command has to say when it ran: data for programs, blocks for people, messages for both.
+//! The result of a command: data for programs, blocks for users, messages for both.
 
 use std::fmt;
 use std::sync::Arc;
 
-use cleveragents_domain::Code;
+use cleveragents_domain::{Code, Hint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -11,18 +11,19 @@ use super::block::{Block, Entry, Panel, Table};
 use super::cell::Cell;
 use super::document::{Document, Target};
 use super::error::CommandError;
+use super::suggestion::write_commands;
 
-/// How important a message is.
+/// Importance of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Something to know.
+    /// Information.
     Info,
-    /// The confirmation of what was done.
+    /// Confirmation of a completed operation.
     Ok,
-    /// Something to look at.
+    /// Warning.
     Warn,
-    /// Something that failed.
+    /// Failure.
     Error,
 }
 
@@ -30,27 +31,27 @@ pub enum Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Done.
+    /// Success.
     Ok,
-    /// Done, with something to look at.
+    /// Success with warnings.
     Warn,
-    /// Failed.
+    /// Failure.
     Error,
 }
 
-/// A sentence for the person or program that ran the command.
+/// A message for the user or program that ran the command.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Message {
     pub(crate) level: Level,
     pub(crate) text: String,
 }
 
-/// What programs read.
+/// Data for programs.
 #[derive(Clone)]
 pub(crate) enum Data {
     /// A tree in memory.
     Tree(Value),
-    /// Many records, written one after the other when they are printed.
+    /// Many records, serialized one after the other when they are printed.
     Records(Arc<dyn erased_serde::Serialize + Send + Sync>),
 }
 
@@ -87,16 +88,17 @@ pub struct Report {
     pub(crate) blocks: Vec<Block>,
     pub(crate) messages: Vec<Message>,
     pub(crate) failure: Option<CommandError>,
-    /// The exit code of a command that was run for the user, who wants it unchanged.
+    /// Exit code of a command that was run for the user and is passed on unchanged.
     pub(crate) passed_on: Option<u8>,
-    /// Whether the command has written everything by itself.
+    /// Whether the command has already written all its output.
     pub(crate) is_written: bool,
-    /// What is given byte for byte: instead of all else, or in a file that the report tells of.
+    /// Bytes to output unchanged: in place of everything else, or in a file that the report
+    /// mentions.
     pub(crate) document: Option<Document>,
 }
 
 impl Report {
-    /// A report with nothing to say yet; `command` is the short name, such as `session create`.
+    /// An empty report; `command` is the short name, such as `session create`.
     pub fn new(command: &'static str) -> Self {
         Self {
             command,
@@ -110,7 +112,7 @@ impl Report {
         }
     }
 
-    /// The report of a command that wrote everything by itself, and ends with this exit code.
+    /// The report of a command that has written all its output, with its exit code.
     pub(crate) fn written(command: &'static str, code: u8) -> Self {
         Self {
             passed_on: Some(code),
@@ -127,7 +129,7 @@ impl Report {
         }
     }
 
-    /// The same with a document in a file, which is written by whoever prints the report.
+    /// Adds a document in a file, which the printing process writes.
     pub(crate) fn with_file(mut self, content: impl Into<Vec<u8>>, target: Target) -> Self {
         self.document = Some(Document {
             content: content.into(),
@@ -136,15 +138,15 @@ impl Report {
         self
     }
 
-    /// Writes the file that it tells of.
+    /// Writes the file that the report mentions.
     pub(crate) fn place_document(&self) -> Result<(), CommandError> {
         self.document.as_ref().map_or(Ok(()), Document::place)
     }
 
-    /// Sets what programs read.
+    /// Sets the data for programs.
     ///
-    /// A value that JSON cannot hold, such as a map whose keys are not text, is a mistake in the
-    /// program and makes the report a failure.
+    /// A value that JSON cannot represent, such as a map whose keys are not text, is a bug and
+    /// makes the report a failure.
     #[must_use]
     pub fn data(mut self, value: impl Serialize) -> Self {
         match serde_json::to_value(value) {
@@ -159,7 +161,7 @@ impl Report {
         self
     }
 
-    /// Sets what programs read when it may be long: it is not copied into a tree first.
+    /// Sets data for programs that may be long: it is not copied into a tree first.
     #[must_use]
     pub fn records(mut self, records: impl Serialize + Send + Sync + 'static) -> Self {
         self.data = Data::Records(Arc::new(records));
@@ -184,7 +186,7 @@ impl Report {
         self.block(Block::Text(text.into()))
     }
 
-    /// Adds lines of pieces, each in the tone of its value. A piece brings its own blanks along.
+    /// Adds lines of pieces, each in the tone of its value. Pieces include their own spaces.
     #[must_use]
     pub fn lines(self, lines: Vec<Vec<Cell>>) -> Self {
         self.block(Block::Lines(lines))
@@ -196,46 +198,51 @@ impl Report {
         self.block(Block::Transcript(entries))
     }
 
-    /// Adds the confirmation of what was done.
+    /// Adds the confirmation of a completed operation.
     #[must_use]
     pub fn ok(self, text: impl Into<String>) -> Self {
         self.message(Level::Ok, text)
     }
 
-    /// Adds something to look at; the status becomes [`Status::Warn`].
+    /// Adds a warning; the status becomes [`Status::Warn`].
     #[must_use]
     pub fn warn(self, text: impl Into<String>) -> Self {
         self.message(Level::Warn, text)
     }
 
-    /// Adds something to know.
+    /// Adds information.
     #[must_use]
     pub fn info(self, text: impl Into<String>) -> Self {
         self.message(Level::Info, text)
     }
 
-    /// Makes this the report of a command that has data and failed all the same.
+    /// Converts the suggestions at these pointers of the data, such as `/next_steps`, to commands.
     #[must_use]
-    pub fn failed(
-        mut self,
-        code: Code,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Self {
+    pub(crate) fn commands_at(mut self, pointers: &[&str]) -> Self {
+        if let Data::Tree(tree) = &mut self.data {
+            for pointer in pointers {
+                tree.pointer_mut(pointer).map(write_commands);
+            }
+        }
+        self
+    }
+
+    /// Marks the report as failed although it has data.
+    #[must_use]
+    pub fn failed(mut self, code: Code, message: impl Into<String>, hint: impl Into<Hint>) -> Self {
         self.failure = Some(CommandError::new(code, message).with_hint(hint));
         self
     }
 
-    /// Tells a failure as the work of a signal; a command that came to its end all the same stays
-    /// as it is.
+    /// Marks a failure as caused by a signal; the report of a successful command stays unchanged.
     #[must_use]
     pub(crate) fn interrupted(mut self) -> Self {
         self.failure = self.failure.map(CommandError::interrupted);
         self
     }
 
-    /// Makes this the report of a command that was run for the user: standard output is that
-    /// command's alone, messages are talk, and the exit code is passed on.
+    /// Marks the report as that of a command run for the user: standard output is that command's
+    /// alone, messages go to standard error, and the exit code is passed on.
     #[must_use]
     pub fn exit_with(mut self, code: u8) -> Self {
         self.passed_on = Some(code);

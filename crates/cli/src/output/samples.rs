@@ -1,4 +1,4 @@
-//! Reports and errors that the tests of this module print.
+//! Reports and errors for the tests of this module.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ pub(crate) const PIPE: Surface = Surface {
     ..TERMINAL
 };
 
-/// A clock that stands still.
+/// A fixed clock.
 pub(crate) const TIMING: Timing = Timing::fixed(
     Timestamp::from_micros(1_769_860_800_000_000),
     Duration::from_millis(12),
 );
 
-/// One of everything.
+/// A report with every kind of block.
 pub(crate) fn report() -> Report {
     Report::new("session show")
         .data(json!({
@@ -85,7 +85,7 @@ pub(crate) fn report() -> Report {
         .warn("the summary is old")
 }
 
-/// A failure with everything a failure can have.
+/// An error with every kind of content.
 pub(crate) fn error() -> CommandError {
     CommandError::new(
         Code::SessionNotFound,
@@ -96,7 +96,7 @@ pub(crate) fn error() -> CommandError {
     .with_details(json!({"session_id": "01J9ZC5V7Q8W9E0R1T2Y3V4X5Z"}))
 }
 
-/// What a report prints: standard output and standard error.
+/// The output of a report: standard output and standard error.
 pub(crate) fn printed(report: &Report, format: Format, surface: &Surface) -> (String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     Printer::new(format, surface)
@@ -108,7 +108,7 @@ pub(crate) fn printed(report: &Report, format: Format, surface: &Surface) -> (St
     )
 }
 
-/// What an error prints: standard output and standard error.
+/// The output of an error: standard output and standard error.
 pub(crate) fn printed_error(
     error: &CommandError,
     format: Format,

@@ -1,6 +1,6 @@
-//! The formats without borders: `plain`, and `color` which is the same lines with colours.
+//! The formats without borders: `plain`, and `color`, which has the same lines with colours.
 //!
-//! Nothing is wrapped or cut here: one value is on one line, whole, whatever its length.
+//! Nothing is wrapped or cut here: each value is on one line, complete, whatever its length.
 
 use std::io::{self, Write};
 
@@ -42,7 +42,7 @@ impl Sequential {
         Ok(())
     }
 
-    /// The title, underlined with dashes where no colour sets it off.
+    /// Writes the title, underlined with dashes if there is no colour.
     fn title(&self, out: &mut dyn Write, title: &str) -> io::Result<()> {
         let title = visible(title);
         self.paint.write(out, Tone::Title, &title)?;

@@ -1,4 +1,5 @@
-//! Tests of whole outputs: each format of one report and of one error, and what holds for all.
+//! Tests of whole outputs: each format of one report and of one error, and properties of all
+//! formats.
 
 use std::io::{self, Write};
 use std::time::Instant;
@@ -158,10 +159,10 @@ fn a_row_with_too_few_or_too_many_values_is_still_a_row() {
     assert!(!out.contains('3') && out.lines().count() == 6, "{out}");
 }
 
-/// Fails as a pipe without a reader does.
-struct Closed;
+/// Fails like a pipe without a reader.
+struct ClosedPipe;
 
-impl Write for Closed {
+impl Write for ClosedPipe {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::BrokenPipe.into())
     }
@@ -170,10 +171,10 @@ impl Write for Closed {
     }
 }
 
-/// Fails as a full disk does.
-struct Full;
+/// Fails like a full disk.
+struct FullDisk;
 
-impl Write for Full {
+impl Write for FullDisk {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::StorageFull.into())
     }
@@ -187,13 +188,13 @@ fn a_reader_that_went_away_is_not_an_error_but_a_full_disk_is() {
     for format in Format::ALL {
         let printer = Printer::new(format, &PIPE);
         printer
-            .report(&report(), TIMING, &mut Closed, &mut Closed)
+            .report(&report(), TIMING, &mut ClosedPipe, &mut ClosedPipe)
             .expect("closed");
         printer
-            .error("x", &error(), TIMING, &mut Closed, &mut Closed)
+            .error("x", &error(), TIMING, &mut ClosedPipe, &mut ClosedPipe)
             .expect("closed");
         let full = printer
-            .report(&report(), TIMING, &mut Full, &mut Full)
+            .report(&report(), TIMING, &mut FullDisk, &mut FullDisk)
             .expect_err("full");
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
     }
@@ -224,12 +225,12 @@ fn ten_thousand_rows_print_at_once() {
                 })),
         );
     for format in Format::ALL {
-        let begun = Instant::now();
+        let start = Instant::now();
         let (out, _) = printed(&report, format, &TERMINAL);
-        let elapsed = begun.elapsed();
+        let elapsed = start.elapsed();
         println!("{format}: {elapsed:?} for {} bytes", out.len());
         assert!(out.lines().count() >= 10_000);
-        // Far above what it takes even without optimisation; a quadratic layout takes minutes.
+        // Far above the time needed even without optimisation; a quadratic layout takes minutes.
         assert!(elapsed.as_secs() < 20, "{format} took {elapsed:?}");
     }
 }

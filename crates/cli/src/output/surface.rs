@@ -1,16 +1,16 @@
-//! What the standard streams lead to: a terminal or not, how wide, and what it can show.
+//! Capabilities of the standard streams: terminal or not, width, colours and character set.
 
 use std::io::IsTerminal as _;
 
 use crate::config::Environment;
 
-/// The width assumed when nothing tells it.
+/// Default width.
 const USUAL_WIDTH: usize = 100;
 
-/// The least width output is laid out for.
+/// Minimum width for layout.
 const LEAST_WIDTH: usize = 30;
 
-/// What output is drawn on.
+/// Capabilities of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -25,14 +25,14 @@ pub struct Surface {
     pub is_dumb: bool,
     /// The locale can show more than ASCII.
     pub shows_unicode: bool,
-    /// `NO_COLOR` asks for no colour.
+    /// `NO_COLOR` is set.
     pub forbids_colour: bool,
-    /// Columns to lay out for.
+    /// Width for layout, in columns.
     pub width: usize,
 }
 
 impl Surface {
-    /// Looks at the streams of this process.
+    /// Inspects the streams of this process.
     pub fn detect(environment: &Environment) -> Self {
         let columns = terminal_size::terminal_size_of(std::io::stdout())
             .map(|(columns, _)| usize::from(columns.0));
@@ -64,7 +64,7 @@ impl Surface {
             stdout_is_terminal,
             stderr_is_terminal,
             is_dumb: environment.text("TERM").is_some_and(|term| term == "dumb"),
-            // No locale at all is the habit of containers, whose terminals do show Unicode.
+            // Containers often have no locale at all, and their terminals do show Unicode.
             shows_unicode: locale
                 .is_none_or(|locale| locale.contains("utf-8") || locale.contains("utf8")),
             forbids_colour: environment.get("NO_COLOR").is_some(),

@@ -1,4 +1,4 @@
-//! When a command began and how long it took.
+//! Start time and duration of a command.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use cleveragents_domain::Timestamp;
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     started: Timestamp,
-    elapsed: Elapsed,
+    elapsed: Clock,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Elapsed {
+enum Clock {
     Since(Instant),
     Fixed(Duration),
 }
@@ -22,28 +22,28 @@ impl Timing {
     pub fn start() -> Self {
         Self {
             started: Timestamp::now(),
-            elapsed: Elapsed::Since(Instant::now()),
+            elapsed: Clock::Since(Instant::now()),
         }
     }
 
-    /// A clock that stands still, for output that must be the same each time.
+    /// A fixed clock, for reproducible output.
     pub const fn fixed(started: Timestamp, elapsed: Duration) -> Self {
         Self {
             started,
-            elapsed: Elapsed::Fixed(elapsed),
+            elapsed: Clock::Fixed(elapsed),
         }
     }
 
-    /// When the command began.
+    /// Start time of the command.
     pub const fn started(&self) -> Timestamp {
         self.started
     }
 
-    /// Whole milliseconds from the beginning until now.
+    /// Milliseconds since the start.
     pub fn duration_ms(&self) -> u64 {
         let elapsed = match self.elapsed {
-            Elapsed::Since(instant) => instant.elapsed(),
-            Elapsed::Fixed(elapsed) => elapsed,
+            Clock::Since(instant) => instant.elapsed(),
+            Clock::Fixed(elapsed) => elapsed,
         };
         u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
     }

@@ -1,13 +1,13 @@
-//! Makes text harmless to a terminal: every control character is shown instead of obeyed.
+//! Makes text harmless to a terminal: every control character is shown in place of its effect.
 //!
-//! Escape sequences begin with a control character, so that replacing those is enough to stop
-//! colours, cursor movement, window titles and clipboard writes. The characters that turn the
-//! direction of text are replaced too: they make a line read other than it is.
+//! Escape sequences begin with a control character, so replacing those is enough to stop colours,
+//! cursor movement, window titles and clipboard writes. The characters that change the direction of
+//! text are replaced too: they make a line read differently from its content.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a terminal may act on this character instead of showing it.
+/// Whether a terminal may interpret this character.
 fn is_harmful(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -47,9 +47,9 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     replace(text, |_| false)
 }
 
-/// The text with its lines and tabs kept and every other control character shown.
+/// The text with its lines and tabs kept and every other control character shown as an escape.
 ///
-/// A carriage return that ends a line is part of the line's end and is dropped.
+/// A carriage return at the end of a line is part of the line ending and is dropped.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     if text.contains("\r\n") {
         let unified = text.replace("\r\n", "\n");

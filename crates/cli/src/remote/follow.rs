@@ -1,10 +1,11 @@
-//! `plan log --follow` against a server: the log so far, and then the events of the server. After an interruption it
-//! continues at the last position, so that no entry is missed or written twice.
+//! `plan log --follow` with a server: prints the log so far, then the events of the server. After
+//! an interruption it continues at the last position, so that no event is missed or printed twice.
 
 use std::time::Duration;
 
 use cleveragents_application::plan_operations::PlanLogEntry;
 use cleveragents_domain::{Code, Event, EventKind, Position};
+use cleveragents_process::Cancel;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -13,20 +14,20 @@ use super::http::Next;
 use crate::commands::plan::log::Follower;
 use crate::output::CommandError;
 
-/// How long to wait before reconnecting to a server that is not available.
+/// Wait before reconnecting to an unavailable server.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of failures in a row: a server takes a while to restart.
+/// Maximum number of consecutive failures; a restarting server needs a while.
 pub(crate) const FAILURES: u32 = 60;
 
-/// Writes what happens to a plan until it is over or nobody reads any more.
+/// Prints the events of a plan until it finishes or the reader is gone.
 pub(crate) fn follow_events(
     connection: &Connection,
     follower: &mut Follower<'_>,
 ) -> Result<(), CommandError> {
     let mut failures = 0;
     loop {
-        match go_on(connection, follower) {
+        match catch_up_and_listen(connection, follower) {
             Ok(Next::Stop) => return Ok(()),
             Ok(Next::More) => failures = 0,
             Err(error) if is_temporary(&error) && failures < FAILURES => {
@@ -38,7 +39,8 @@ pub(crate) fn follow_events(
     }
 }
 
-/// Whether a server may be available again in a moment: it restarts, is overloaded, or lacks its database.
+/// Whether a server may be available again soon: it restarts, is overloaded, or its database is
+/// unavailable.
 pub(crate) fn is_temporary(error: &CommandError) -> bool {
     matches!(
         error.code(),
@@ -51,8 +53,11 @@ pub(crate) fn is_temporary(error: &CommandError) -> bool {
     )
 }
 
-/// Listens, unless nothing more will come.
-fn go_on(connection: &Connection, follower: &mut Follower<'_>) -> Result<Next, CommandError> {
+/// Catches up with the log, and listens unless it is complete.
+fn catch_up_and_listen(
+    connection: &Connection,
+    follower: &mut Follower<'_>,
+) -> Result<Next, CommandError> {
     if follower.catch_up()? {
         return Ok(Next::Stop);
     }
@@ -60,11 +65,11 @@ fn go_on(connection: &Connection, follower: &mut Follower<'_>) -> Result<Next, C
     Ok(Next::More)
 }
 
-/// Writes events until the plan is over, nobody reads any more, or the server ends the stream.
+/// Prints events until the plan finishes, the reader is gone, or the server ends the stream.
 fn listen(connection: &Connection, follower: &mut Follower<'_>) -> Result<(), CommandError> {
     let (plan, position) = (&follower.plan, follower.position.0);
     let path = format!("/api/v1/events?subject={plan}&after={position}");
-    connection.listen(Method::GET, &path, None, |_, data| {
+    connection.listen(Method::GET, &path, None, &Cancel::new(), |_, data| {
         let Some(event) = event(&data) else {
             return Ok(Next::More);
         };
@@ -72,7 +77,7 @@ fn listen(connection: &Connection, follower: &mut Follower<'_>) -> Result<(), Co
             event.kind,
             EventKind::PlanApplied | EventKind::PlanCancelled
         );
-        // What a failed validation printed is only in the log.
+        // Only the log contains the output of a failed validation.
         if event.kind == EventKind::ValidationJudged {
             follower.catch_up()?;
         } else {
@@ -86,7 +91,7 @@ fn listen(connection: &Connection, follower: &mut Follower<'_>) -> Result<(), Co
     })
 }
 
-/// An event as the server sends it; nothing for one of a kind that is not known here.
+/// Parses an event of the server; `None` for an unknown kind.
 fn event(data: &Value) -> Option<Event> {
     let mut kinds = EventKind::ALL.iter().copied();
     Some(Event {

@@ -1,12 +1,13 @@
-//! Talking to a server: one address, one token, no redirect.
+//! HTTP client of a server: one URL, one token, no redirects.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cleveragents_application::Operation;
-use cleveragents_domain::Code;
+use cleveragents_application::{Observer, Operation};
+use cleveragents_domain::{Code, Hint};
 use cleveragents_outbound::sse::EventDecoder;
+use cleveragents_process::Cancel;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder};
@@ -15,23 +16,24 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::config::keys;
 use crate::context::Context;
 use crate::output::CommandError;
 
-/// How long connecting may take.
+/// Timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// The variable that holds a token.
+/// Environment variable with a token.
 const VARIABLE: &str = "CLEVERAGENTS_SERVER_TOKEN";
 
-/// Where the token is kept.
+/// Path of the token file.
 pub(crate) fn token_file(context: &Context) -> PathBuf {
     context.home.path().join("server-token")
 }
 
-/// A server that commands are sent to.
+/// Connection to the server that runs commands.
 pub(crate) struct Connection {
     pub(crate) url: String,
     token: Option<String>,
@@ -39,7 +41,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The server that is configured.
+    /// Connection to the configured server.
     pub(crate) fn configured(context: &Context) -> Result<Option<Self>, CommandError> {
         let url = context.configuration.resolve_key(&keys::SERVER_URL)?.value;
         let Some(url) = url.and_then(|value| value.as_text().map(str::to_owned)) else {
@@ -58,7 +60,7 @@ impl Connection {
         )))
     }
 
-    /// A server at an address.
+    /// Connection to the server at a URL.
     pub(crate) fn new(url: &str, token: Option<String>, checks_certificate: bool) -> Self {
         Self {
             url: url.trim_end_matches('/').to_owned(),
@@ -67,38 +69,54 @@ impl Connection {
         }
     }
 
-    /// Asks for something.
+    /// Sends a GET request and returns the response.
     pub(crate) fn get(&self, path: &str) -> Result<Value, CommandError> {
-        self.send(Method::GET, path, None)
+        self.send(Method::GET, path, None, &Cancel::new())
     }
 
-    /// Sends something, and gives the answer.
+    /// Sends a POST request and returns the response.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandError> {
-        self.send(Method::POST, path, Some(body))
+        self.send(Method::POST, path, Some(body), &Cancel::new())
     }
 
-    /// Calls an operation. Names without a namespace are in `namespace`.
+    /// Calls an operation. Names without a namespace are in `namespace`; `cancel` stops waiting for
+    /// the response.
     pub(crate) fn call<O: Operation>(
         &self,
         request: &O,
         namespace: Option<&str>,
+        cancel: &Cancel,
     ) -> Result<O::Response, CommandError> {
-        let unreadable = |error: &serde_json::Error| {
-            let message = "the server sent a response that cannot be read";
-            CommandError::new(Code::ServerProtocol, message)
-                .caused_by(error)
-                .with_hint("`agents server status` compares the versions")
-        };
-        let body = serde_json::to_value(request).map_err(|error| {
-            CommandError::internal("the request cannot be written as JSON").caused_by(&error)
+        let (path, body) = operation_request(request, namespace)?;
+        response::<O>(self.send(Method::POST, &path, Some(&body), cancel)?)
+    }
+
+    /// Calls an operation that runs agents, and passes their events to `observer` as they arrive.
+    pub(crate) fn call_observed<O: Operation>(
+        &self,
+        request: &O,
+        namespace: Option<&str>,
+        observer: &dyn Observer,
+        cancel: &Cancel,
+    ) -> Result<O::Response, CommandError> {
+        let (path, body) = operation_request(request, namespace)?;
+        let mut ended = None;
+        self.listen(Method::POST, &path, Some(&body), cancel, |name, data| {
+            match name {
+                "agent" => {
+                    // A newer server may send unknown events.
+                    if let Ok(event) = serde_json::from_value(data) {
+                        observer.event(&event);
+                    }
+                    return Ok(Next::More);
+                }
+                "result" => ended = Some(response::<O>(data)),
+                "problem" => ended = Some(Err(self.problem(0, &data))),
+                _ => return Ok(Next::More),
+            }
+            Ok(Next::Stop)
         })?;
-        let mut path = format!("/api/v1/operations/{}", O::NAME);
-        if let Some(namespace) = namespace {
-            path.push_str("?namespace=");
-            path.extend(utf8_percent_encode(namespace, NON_ALPHANUMERIC));
-        }
-        let mut answer = self.post(&path, &body)?;
-        serde_json::from_value(answer["data"].take()).map_err(|error| unreadable(&error))
+        ended.unwrap_or_else(|| Err(self.incomplete_response()))
     }
 
     fn send(
@@ -106,15 +124,16 @@ impl Connection {
         method: Method,
         path: &str,
         body: Option<&Value>,
+        cancel: &Cancel,
     ) -> Result<Value, CommandError> {
-        let runtime = runtime()?;
         let request = self.request(method, path, body)?;
-        let (status, bytes) = runtime
-            .block_on(async {
-                let response = request.send().await?;
-                let status = response.status();
-                Ok((status, response.bytes().await?))
-            })
+        let exchange = async {
+            let response = request.send().await?;
+            let status = response.status();
+            Ok((status, response.bytes().await?))
+        };
+        let (status, bytes) = self
+            .wait_for(exchange, cancel)?
             .map_err(|error| self.unreachable(error))?;
         tracing::debug!(
             url = self.url,
@@ -128,6 +147,23 @@ impl Connection {
             return Ok(answer);
         }
         Err(self.problem(status.as_u16(), &answer))
+    }
+
+    /// Waits for a response until cancelled.
+    fn wait_for<T>(
+        &self,
+        exchange: impl Future<Output = T>,
+        cancel: &Cancel,
+    ) -> Result<T, CommandError> {
+        let cancelled = Arc::new(Notify::new());
+        let notified = Arc::clone(&cancelled);
+        cancel.when_cancelled(move || notified.notify_one());
+        runtime()?.block_on(async {
+            tokio::select! {
+                done = exchange => Ok(done),
+                () = cancelled.notified() => Err(self.stopped_waiting()),
+            }
+        })
     }
 
     fn request(
@@ -152,7 +188,7 @@ impl Connection {
     }
 
     fn unreachable(&self, error: reqwest::Error) -> CommandError {
-        // The address is told once, by us.
+        // The message already contains the URL.
         let error = error.without_url();
         CommandError::new(
             Code::ServerUnreachable,
@@ -160,36 +196,42 @@ impl Connection {
         )
         .caused_by(&error)
         .with_hint(
-            "check that it runs; `agents server status` tells more, --local runs a command here",
+            "check that it runs; `agents server status` shows more, --local runs a command here",
         )
     }
 
-    /// An answer that ended before it was whole.
-    pub(crate) fn cut(&self) -> CommandError {
+    /// Error when the user stops waiting for the response.
+    fn stopped_waiting(&self) -> CommandError {
+        let message = format!("stopped waiting for the server at {}", self.url);
+        CommandError::new(Code::TurnStopped, message)
+            .with_hint("the operation continues there; check it with the same commands")
+    }
+
+    /// Error for an incomplete response.
+    pub(crate) fn incomplete_response(&self) -> CommandError {
         CommandError::new(
             Code::ServerUnreachable,
             format!(
-                "the server at {} ended the answer before it was whole",
+                "the server at {} ended the response before it was complete",
                 self.url
             ),
         )
-        .with_hint(
-            "what was begun there goes on, or is gone on with; look at it with the same commands",
-        )
+        .with_hint("the operation continues there; check it with the same commands")
     }
 
-    /// Asks for something that is answered piece by piece, and hears the pieces: the name of each and what it holds.
+    /// Sends a request with a stream of server-sent events as the response, and passes the name and
+    /// data of each to `on_event`.
     pub(crate) fn listen(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-        mut hear: impl FnMut(&str, Value) -> Result<Next, CommandError>,
+        cancel: &Cancel,
+        mut on_event: impl FnMut(&str, Value) -> Result<Next, CommandError>,
     ) -> Result<(), CommandError> {
-        let runtime = runtime()?;
         let request = self.request(method, path, body)?;
         let request = request.header("accept", "text/event-stream, application/json");
-        runtime.block_on(async {
+        let exchange = async {
             let sent = request.send().await;
             let mut response = sent.map_err(|error| self.unreachable(error))?;
             if !response.status().is_success() {
@@ -198,7 +240,7 @@ impl Connection {
                 let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                 return Err(self.problem(status, &answer));
             }
-            // A report is one event, however long it is.
+            // A result is one event of any length.
             let mut events = EventDecoder::new(usize::MAX);
             while let Ok(Some(chunk)) = response.chunk().await {
                 events.add(chunk);
@@ -207,32 +249,32 @@ impl Connection {
                     let Ok(data) = serde_json::from_str(&event.data) else {
                         continue;
                     };
-                    if hear(&event.name, data)? == Next::Stop {
+                    if on_event(&event.name, data)? == Next::Stop {
                         return Ok(());
                     }
                 }
             }
-            // What was heard until here counts; the rest may be asked for again.
+            // The received events count; the caller may request the rest again.
             Ok(())
-        })
+        };
+        self.wait_for(exchange, cancel)?
     }
 
-    /// What the server said that went wrong.
+    /// Converts an error response of the server.
     pub(crate) fn problem(&self, status: u16, answer: &Value) -> CommandError {
         let mut codes = Code::ALL.iter().copied();
-        let said = answer["code"].as_str().unwrap_or_default();
-        let Some(code) = codes.find(|code| code.as_str() == said) else {
-            let message = format!(
-                "the server at {} answered with the status {status}",
-                self.url
-            );
+        let code_text = answer["code"].as_str().unwrap_or_default();
+        let Some(code) = codes.find(|code| code.as_str() == code_text) else {
+            let message = format!("the server at {} responded with status {status}", self.url);
             return CommandError::new(Code::ServerProtocol, message)
-                .with_hint("check that the address is that of `agents serve`");
+                .with_hint("check that the URL is that of `agents serve`");
         };
         let message = answer["detail"].as_str().unwrap_or_else(|| code.title());
         let error = CommandError::new(code, message).with_details(answer["details"].clone());
+        let suggestions = answer["suggestions"].clone();
+        let suggestions = serde_json::from_value(suggestions).unwrap_or_default();
         match answer["hint"].as_str() {
-            Some(hint) => error.with_hint(hint),
+            Some(hint) => error.with_hint(Hint::from_neutral(hint, suggestions)),
             None => error,
         }
     }
@@ -250,13 +292,13 @@ impl Connection {
         if !checks {
             let provider = Arc::clone(tls.crypto_provider());
             tls.dangerous()
-                .set_certificate_verifier(Arc::new(Unchecked(provider)));
+                .set_certificate_verifier(Arc::new(AnyCertificate(provider)));
         }
         let mut builder = Client::builder()
             .tls_backend_preconfigured(tls)
             .connect_timeout(CONNECT)
             .tcp_nodelay(true)
-            // A redirect would carry the token to a place that nobody configured.
+            // A redirect could send the token to another host.
             .redirect(Policy::none())
             .user_agent(concat!("cleveragents/", env!("CARGO_PKG_VERSION")));
         let host = self.url.split("//").nth(1).unwrap_or_default();
@@ -272,27 +314,53 @@ impl Connection {
     }
 }
 
+/// Path and body of an operation request.
+fn operation_request<O: Operation>(
+    request: &O,
+    namespace: Option<&str>,
+) -> Result<(String, Value), CommandError> {
+    let body = serde_json::to_value(request).map_err(|error| {
+        CommandError::internal("the request cannot be written as JSON").caused_by(&error)
+    })?;
+    let mut path = format!("/api/v1/operations/{}", O::NAME);
+    if let Some(namespace) = namespace {
+        path.push_str("?namespace=");
+        path.extend(utf8_percent_encode(namespace, NON_ALPHANUMERIC));
+    }
+    Ok((path, body))
+}
+
+/// Parses the response of an operation.
+fn response<O: Operation>(mut answer: Value) -> Result<O::Response, CommandError> {
+    serde_json::from_value(answer["data"].take()).map_err(|error| {
+        let message = "the server sent a response that cannot be read";
+        CommandError::new(Code::ServerProtocol, message)
+            .caused_by(&error)
+            .with_hint("`agents server status` compares the versions")
+    })
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CommandError::internal("no runtime can be made").caused_by(&error))
+        .map_err(|error| CommandError::internal("the runtime cannot be created").caused_by(&error))
 }
 
-/// What to do after a piece of an answer.
+/// What to do after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Hear more.
+    /// Wait for more.
     More,
-    /// It was the last.
+    /// Stop listening.
     Stop,
 }
 
-/// Takes any certificate, for who said so. Signatures are checked all the same.
+/// Accepts any certificate, for `--insecure` connections. Signatures are still verified.
 #[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Unchecked {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

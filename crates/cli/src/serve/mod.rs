@@ -1,16 +1,7 @@
-//! `serve`: this program as a server. What commands there are, and what turns and plans run with, is lent to the
-//! server as a [`Commands`]; protocols, callers and limits are the server's own.
+//! `serve`: runs this program as a server with the operations of the application. Protocols,
+//! authentication and limits are in the `server` crate.
 
-mod authorize;
-mod operations;
-mod program;
-#[cfg(test)]
-mod roles;
 mod setup;
-mod table;
-mod tell;
-#[cfg(test)]
-mod tests;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -31,28 +22,23 @@ use crate::arguments::{Serve, TurnOptions};
 use crate::commands::worker_starter;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Printer, Report, Timing};
-pub(crate) use operations::{Offered, all as operations, is_flag, is_many};
-pub(crate) use table::Part;
-
-use program::Commands;
-pub(crate) use program::STREAM;
 
 const COMMAND: &str = "serve";
 
-/// Threads that wait for the database besides those on which turns and plans run.
+/// Threads for database access, in addition to those that run turns and plans.
 const WAITING_THREADS: usize = 64;
 
-/// How long a thread that has nothing to do is kept.
+/// How long an idle thread is kept.
 const IDLE_THREAD: Duration = Duration::from_secs(5);
 
-/// How many threads read requests and write answers: half as many as there are cores. The rest is for those that
-/// store and run, without which no answer comes; and the fewer they are, the less they get in each other's way.
+/// Number of threads for requests and responses: half of the cores. The other half stores data and
+/// runs agents; fewer I/O threads also contend less.
 fn workers() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     (cores / 2).max(1)
 }
 
-/// Serves until a signal ends it.
+/// Serves until a signal stops it.
 pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, CommandError> {
     let options = setup::options(context, arguments)?;
     let engine = context.engine()?;
@@ -69,26 +55,26 @@ pub(crate) fn run(context: &Context, arguments: &Serve) -> Result<Report, Comman
         .thread_name("agents-serve")
         .enable_all()
         .build()
-        .map_err(|error| CommandError::internal("no runtime can be made").caused_by(&error))?;
-    let commands = Arc::new(Commands::new(context));
-    let told = Announcement::new(context.printer, &options);
+        .map_err(|error| {
+            CommandError::internal("the runtime cannot be created").caused_by(&error)
+        })?;
+    let announcement = Announcement::new(context.printer, &options);
     let stop = stop_on_signals()?;
     let application = Application::new(engine, context.operation_settings())
         .starting_workers(worker_starter(context)?);
     let served = runtime.block_on(cleveragents_server::serve(
         application,
-        commands,
         options,
-        |address| told.print(address),
+        |address| announcement.print(address),
         async move { stop.notified().await },
     ));
-    // What still runs was told to stop, and has had its time.
+    // Remaining work was cancelled and has had its grace period.
     runtime.shutdown_background();
     served?;
     Ok(Report::written(COMMAND, 0))
 }
 
-/// Refuses to start a server that nobody could use.
+/// Refuses to start a server that no client can use.
 fn require_token(engine: &Arc<Engine>) -> Result<(), CommandError> {
     let known = engine.read(|reader| tokens::list(reader, false))?;
     let now = Timestamp::now();
@@ -97,15 +83,15 @@ fn require_token(engine: &Arc<Engine>) -> Result<(), CommandError> {
     }
     Err(CommandError::new(
         Code::Unauthenticated,
-        "there is no valid token, so nobody could call the server",
+        "there is no valid token, so no client can call the server",
     )
     .with_hint(
-        "make one: `agents token create NAME --grant NAMESPACE=ROLE`; or let programs on this machine in: \
+        "create one: `agents token create NAME --grant NAMESPACE=ROLE`; or accept programs on this machine without a token: \
          `agents serve --insecure-local`",
     ))
 }
 
-/// Refuses to start a server whose actor could answer nobody: one that is not there, or that has no key.
+/// Refuses to start a server whose actor does not exist or has no key.
 fn require_actor(context: &Context, actor: &str) -> Result<(), CommandError> {
     if actor == cleveragents_server::ECHO {
         return Ok(());
@@ -114,31 +100,32 @@ fn require_actor(context: &Context, actor: &str) -> Result<(), CommandError> {
     Ok(conversation.use_actor(actor).map(drop)?)
 }
 
-/// The first SIGTERM, Ctrl-C or SIGHUP ends the server when what it has begun is done. Another SIGTERM or Ctrl-C ends it
-/// at once; another SIGHUP does not, because a terminal that closes may send several.
+/// The first SIGTERM, Ctrl-C or SIGHUP stops the server after running work has finished. Another
+/// SIGTERM or Ctrl-C stops it at once; another SIGHUP does not, because a closing terminal may send
+/// several.
 fn stop_on_signals() -> Result<Arc<Notify>, CommandError> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
     let stop = Arc::new(Notify::new());
-    let told = Arc::clone(&stop);
+    let notified = Arc::clone(&stop);
     std::thread::spawn(move || {
-        let mut is_told = false;
+        let mut is_stopping = false;
         for signal in signals.forever() {
-            if is_told && signal == SIGHUP {
+            if is_stopping && signal == SIGHUP {
                 continue;
             }
-            if is_told {
-                // Everything that was acknowledged is stored: there is nothing to lose.
+            if is_stopping {
+                // Acknowledged data is stored: nothing is lost.
                 signal_hook::low_level::exit(1);
             }
-            is_told = true;
-            told.notify_one();
+            is_stopping = true;
+            notified.notify_one();
         }
     });
     Ok(stop)
 }
 
-/// What is said when callers are taken.
+/// Message printed when the server accepts connections.
 struct Announcement {
     printer: Printer,
     scheme: &'static str,
@@ -165,17 +152,17 @@ impl Announcement {
     fn print(&self, address: SocketAddr) {
         let url = cleveragents_server::advertised(self.scheme, address);
         if self.is_exposed {
-            // Standard output is for programs when the format is.
+            // For machine formats, standard output is only for programs.
             let _told = std::io::stderr().write_all(
                 format!(
-                    "warning: the server listens at {address} without TLS: others on the network can read tokens \
-                     and answers; give --tls-cert and --tls-key, or listen at 127.0.0.1 behind a proxy that has them\n"
+                    "warning: the server listens on {address} without TLS: others on the network can read tokens \
+                     and responses; use --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy\n"
                 )
                 .as_bytes(),
             );
         }
         let pid = std::process::id();
-        // Nobody may be there to read it.
+        // Standard error may be closed.
         let mut out = std::io::stdout().lock();
         if !self.printer.format().is_human() {
             let line =
@@ -184,19 +171,19 @@ impl Announcement {
             return;
         }
         let needed = if self.insecure_local {
-            "nothing on this machine, a token elsewhere"
+            "none on this machine, a token elsewhere"
         } else {
             "a token"
         };
         let report = Report::new(COMMAND)
             .panel(
                 Panel::new("Server")
-                    .row("Listens at", url)
-                    .row("Public address", self.public_url.clone())
+                    .row("Listening on", url)
+                    .row("Public URL", self.public_url.clone())
                     .row("Process", u64::from(pid))
-                    .row("Callers need", needed),
+                    .row("Authentication", needed),
             )
-            .info("Ctrl-C ends it, when what it has begun is done");
+            .info("Ctrl-C stops the server after running work has finished");
         let _told = self
             .printer
             .report(&report, Timing::start(), &mut out, &mut std::io::stderr());

@@ -1,4 +1,4 @@
-//! How a server is set up, by the command line and the configuration.
+//! Server options from the command line and the configuration.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,7 +11,6 @@ use crate::config::{Key, keys};
 use crate::context::Context;
 use crate::output::CommandError;
 
-/// The options of a server.
 pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, CommandError> {
     let value =
         |key: &'static Key| Ok::<_, CommandError>(context.configuration.resolve_key(key)?.value);
@@ -31,13 +30,12 @@ pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, C
     let host = text(&keys::SERVE_HOST)?.unwrap_or_default();
     let host: IpAddr = host
         .parse()
-        .map_err(|_| CommandError::usage(format!("`{host}` is no IP address")))?;
+        .map_err(|_| CommandError::usage(format!("`{host}` is not an IP address")))?;
     if arguments.insecure_local && !host.is_loopback() {
-        let message = format!(
-            "with --insecure-local a server cannot listen at {host}, where others reach it"
-        );
+        let message =
+            format!("with --insecure-local the server must listen on loopback, not on {host}");
         return Err(CommandError::usage(message).with_hint(
-            "leave --host away, or leave --insecure-local away and make tokens: `agents token create`",
+            "omit --host, or omit --insecure-local and create tokens: `agents token create`",
         ));
     }
     let port = u16::try_from(number(&keys::SERVE_PORT)?).unwrap_or(u16::MAX);
@@ -48,8 +46,10 @@ pub(super) fn options(context: &Context, arguments: &Serve) -> Result<Options, C
         }),
         (None, None) => None,
         _ => {
-            return Err(CommandError::usage("a certificate and its key go together")
-                .with_hint("give both, --tls-cert FILE and --tls-key FILE"));
+            return Err(CommandError::usage(
+                "a TLS certificate needs its key, and a key its certificate",
+            )
+            .with_hint("use both --tls-cert FILE and --tls-key FILE"));
         }
     };
     let allows_private = value(&keys::SERVE_ALLOW_PRIVATE)?;

@@ -30,7 +30,7 @@ fn furnished() -> Agents {
             "name: a\ndescription: d\ndefinition_of_done: d\ninputs_schema: {}\n",
         ),
     ] {
-        std::fs::write(agents.work().join(name), text).expect("written");
+        std::fs::write(agents.cwd().join(name), text).expect("written");
     }
     agents.data(&["action", "create", "--config", "good.yaml"]);
     agents.data(&["project", "create", "local/shop"]);
@@ -47,7 +47,7 @@ fn stored(agents: &Agents) -> Value {
 }
 
 #[test]
-fn commands_that_cannot_be_carried_out_are_refused() {
+fn invalid_commands_are_refused() {
     let agents = furnished();
     let before = stored(&agents);
     let cases: &[(&[&str], i32, &str)] = &[
@@ -146,7 +146,7 @@ fn commands_that_cannot_be_carried_out_are_refused() {
 }
 
 #[test]
-fn a_wrong_file_is_told_where_it_is_wrong() {
+fn an_invalid_file_is_refused_with_its_position() {
     let agents = furnished();
     let create = ["action", "create", "--config", "place.yaml"];
     let error = refuse(&agents, &create).with(2, "CA-1104");

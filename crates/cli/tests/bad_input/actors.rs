@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{agents, refuse};
 
-/// Commands on actors and contexts, with the exit code, the error and a part of the hint.
+/// Commands on actors and contexts, with exit code, error code and part of the hint.
 const ACTORS: &str = "
 actor add | 2 CA-0101 |
 actor add --config none.yaml | 1 CA-0105 |
@@ -23,7 +23,7 @@ actor list --custm | 2 CA-0101 | --custom
 actor show local/godo | 3 CA-1001 | local/good
 actor show '' | 3 CA-1001 | actor list
 actor show 'a b' | 3 CA-1001 | actor list
-actor show nobody/gpt-5 | 3 CA-1001 | actor list
+actor show missing/gpt-5 | 3 CA-1001 | actor list
 actor remove local/godo --yes | 3 CA-1001 | local/good
 actor remove local/good --yes | 4 CA-1006 | local/above
 actor remove local/above --yes | 4 CA-1006 | actor.default.general
@@ -48,7 +48,7 @@ actor context import good.yaml | 2 CA-1031 | context export
 actor context import latin.yaml | 2 CA-0107 | UTF-8
 ";
 
-/// Runs that cannot be begun.
+/// Runs that cannot start.
 const BEGINNINGS: &str = "
 actor run | 2 CA-0101 | prompt
 actor run good | 2 CA-0101 | prompt
@@ -102,7 +102,7 @@ run list --limit many | 2 CA-0101 |
 ";
 
 fn write(agents: &Agents, name: &str, text: impl AsRef<[u8]>) {
-    std::fs::write(agents.work().join(name), text).expect("a file");
+    std::fs::write(agents.cwd().join(name), text).expect("a file");
 }
 
 fn add(agents: &Agents, name: &str, text: &str) {
@@ -115,7 +115,7 @@ fn add(agents: &Agents, name: &str, text: &str) {
     agents.data(&["actor", "add", "--config", &file]);
 }
 
-/// A home with actors, a context, a run that is complete and one that failed, and their ids.
+/// A home with actors, a context, a complete run and a failed run; returns their ids.
 fn furnished() -> (Agents, String, String) {
     let agents = agents();
     write(&agents, "fine.yaml", "answers:\n- {when: ., text: fine}\n");
@@ -156,11 +156,11 @@ fn furnished() -> (Agents, String, String) {
         "latin.yaml",
         b"name: local/x\ndescription: caf\xe9\n",
     );
-    std::fs::create_dir(agents.work().join("folder")).expect("a folder");
+    std::fs::create_dir(agents.cwd().join("folder")).expect("a folder");
     (agents, complete, failed)
 }
 
-/// Every row that a command on actors and runs could change, and the configuration.
+/// All rows that a command on actors and runs could change, and the configuration.
 fn stored(agents: &Agents) -> Vec<Vec<String>> {
     let tables = [
         "definitions",
@@ -190,7 +190,7 @@ fn stored(agents: &Agents) -> Vec<Vec<String>> {
     rows
 }
 
-/// The words of a command; single quotes keep spaces, and nothing, in one.
+/// Splits a command into words; single quotes keep spaces and empty words.
 fn words(command: &str) -> Vec<&str> {
     let parts = command.split('\'').enumerate();
     parts
@@ -204,7 +204,7 @@ fn words(command: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Asserts that each command of a table is refused as it says there, and changes nothing.
+/// Asserts that each command of a table is refused as listed and changes nothing.
 fn refused(agents: &Agents, cases: &str) {
     let before = stored(agents);
     for case in cases.trim().lines() {
@@ -220,21 +220,21 @@ fn refused(agents: &Agents, cases: &str) {
 }
 
 #[test]
-fn commands_on_actors_that_cannot_be_carried_out_are_refused() {
+fn invalid_commands_on_actors_are_refused() {
     let (agents, ..) = furnished();
     refused(&agents, ACTORS);
 }
 
 #[test]
-fn a_run_that_cannot_be_begun_leaves_nothing() {
+fn a_run_that_cannot_start_stores_nothing() {
     let (agents, ..) = furnished();
     refused(&agents, BEGINNINGS);
 }
 
 #[test]
-fn commands_on_runs_that_cannot_be_carried_out_are_refused() {
+fn invalid_commands_on_runs_are_refused() {
     let (agents, complete, failed) = furnished();
-    // Both begin with what ids of the same time have in common.
+    // Both ids share the time prefix.
     let common: String = complete
         .chars()
         .zip(failed.chars())
@@ -248,12 +248,12 @@ fn commands_on_runs_that_cannot_be_carried_out_are_refused() {
     refused(&agents, &cases);
 }
 
-/// What a broken file of the corpus expects is tested where files are read; here that the program tells
-/// it with file, line and column, and registers nothing.
+/// The parser tests check the content of the broken files; here the program must report file, line
+/// and column, and register nothing.
 #[test]
-fn every_broken_file_is_refused_with_its_place_and_what_to_do() {
+fn every_broken_file_is_refused_with_position_and_hint() {
     let (agents, ..) = furnished();
-    // What some of the files refer to.
+    // Actors that some of the files refer to.
     add(&agents, "reviewer", "type: llm\nmodel: openai/a\n");
     add(&agents, "deep", "type: graph\nnodes: {a: {prompt: x}}\n");
     let before = stored(&agents);
@@ -277,7 +277,7 @@ fn every_broken_file_is_refused_with_its_place_and_what_to_do() {
     assert_eq!(stored(&agents), before, "nothing is registered");
 }
 
-/// Adds a file of the corpus, the first line of which says `# expects: LINE:COLUMN: …`.
+/// Adds a file of the corpus, whose first line is `# expects: LINE:COLUMN: …`.
 fn refused_at_its_place(agents: &Agents, file: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let expected = text

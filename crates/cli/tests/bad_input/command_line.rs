@@ -3,7 +3,7 @@
 use super::{agents, contents, files, furnished, refuse};
 
 #[test]
-fn a_command_line_that_means_nothing_is_a_usage_error() {
+fn an_invalid_command_line_is_a_usage_error() {
     let agents = agents();
     for arguments in [
         vec!["sesion"],
@@ -39,7 +39,7 @@ fn a_command_line_that_means_nothing_is_a_usage_error() {
 }
 
 #[test]
-fn a_misspelt_command_or_flag_is_answered_with_the_nearest() {
+fn the_error_for_a_misspelt_command_or_flag_suggests_the_nearest() {
     let agents = agents();
     let error = refuse(&agents, &["sesion", "list"]).with(2, "CA-0101");
     assert!(
@@ -70,7 +70,7 @@ fn a_format_that_does_not_exist_is_refused() {
             "{answer:?}"
         );
     }
-    // The environment still says how to print the error.
+    // The environment still sets the format of the error.
     let agents = agents.with("CLEVERAGENTS_FORMAT", "json");
     let answer = agents.run(&["version", "--format", "xml"]);
     assert_eq!(answer.code, Some(2));
@@ -78,7 +78,7 @@ fn a_format_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn markdown_is_a_document_and_no_format_of_reports() {
+fn markdown_is_not_a_report_format() {
     let agents = agents();
     for format in ["markdown", "md"] {
         let answer = agents.run(&["--format", format, "version"]);
@@ -100,11 +100,11 @@ fn no_command_at_all_shows_the_help_and_fails() {
 #[test]
 fn a_refused_command_line_changes_nothing() {
     let agents = furnished();
-    let (before, bytes) = (contents(&agents), files(&agents.work()));
+    let (before, bytes) = (contents(&agents), files(&agents.cwd()));
     refuse(&agents, &["session", "delete", "one", "--yes", "--bogus"]).with(2, "CA-0101");
     refuse(&agents, &["init", "--force", "--yes", "--bogus"]).with(2, "CA-0101");
     assert_eq!(contents(&agents), before);
-    assert!(files(&agents.work()) == bytes, "no file changed");
+    assert!(files(&agents.cwd()) == bytes, "no file changed");
 }
 
 /// A control character in an argument must not reach a terminal.

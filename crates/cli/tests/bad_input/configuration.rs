@@ -84,7 +84,7 @@ fn a_variable_that_is_not_allowed_is_named() {
         let error = refuse(&agents, &["session", "list"]).with(2, "CA-0111");
         assert_eq!(error["details"]["source"], name);
         assert!(error["hint"].as_str().expect("a hint").contains(name));
-        // Diagnostics work all the same and say it.
+        // Diagnostics still work and report it.
         let report = agents.run(&["--format", "json", "diagnostics"]);
         assert_eq!(report.code, Some(1), "{report:?}");
         let detail = report.json()["data"]["checks"][0]["detail"].clone();
@@ -98,7 +98,7 @@ fn a_variable_that_is_not_allowed_is_named() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_named_with_line_and_column() {
+fn the_error_for_invalid_toml_has_line_and_column() {
     let agents = furnished();
     let before = contents(&agents);
     let file = agents.config_file();
@@ -162,7 +162,7 @@ fn a_file_with_a_wrong_key_or_value_is_named_with_its_line() {
 }
 
 #[test]
-fn a_project_cannot_set_what_only_a_person_may() {
+fn a_project_cannot_set_user_only_keys() {
     let agents = furnished();
     for key in [
         "core.database-url",
@@ -176,9 +176,9 @@ fn a_project_cannot_set_what_only_a_person_may() {
         };
         refuse(&agents, &["config", "set", "--project", key, value]).with(2, "CA-0113");
     }
-    let file = agents.work().join(".cleveragents/config.toml");
+    let file = agents.cwd().join(".cleveragents/config.toml");
     assert!(!file.exists());
-    std::fs::create_dir(agents.work().join(".cleveragents")).expect("a folder");
+    std::fs::create_dir(agents.cwd().join(".cleveragents")).expect("a folder");
     std::fs::write(&file, "[core]\ndatabase-url = \"sqlite:///elsewhere\"\n").expect("a file");
     refuse(&agents, &["session", "list"]).with(2, "CA-0113");
     assert!(!Path::new("/elsewhere").exists());
@@ -189,7 +189,7 @@ fn in_home(home: impl AsRef<Path>) -> Agents {
 }
 
 #[test]
-fn a_home_that_cannot_be_made_is_named() {
+fn a_home_that_cannot_be_created_is_reported() {
     let file = tempfile_with("precious");
     for home in [
         file.path().to_owned(),
@@ -222,14 +222,14 @@ fn a_home_that_cannot_be_made_is_named() {
             .find(|check| check["name"] == "home")
             .expect("the home is checked");
         assert_eq!(home_check["severity"], "error", "{home_check:#}");
-        // What needs no home works.
+        // Commands that need no home work.
         assert_eq!(agents.run(&["version"]).code, Some(0));
     }
     assert_eq!(std::fs::read(file.path()).expect("a file"), b"precious");
 }
 
 #[test]
-fn a_missing_home_and_no_variable_for_it_is_said() {
+fn a_missing_home_variable_is_reported() {
     let agents = agents();
     let output = agents
         .command(["--format", "json", "session", "list"])
@@ -237,7 +237,7 @@ fn a_missing_home_and_no_variable_for_it_is_said() {
         .env_remove("CLEVERAGENTS_HOME")
         .output()
         .expect("the program starts");
-    let answer = cleveragents_testkit::Answer::of(&output);
+    let answer = cleveragents_testkit::Answer::from_output(&output);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-0104");
 }
@@ -253,10 +253,10 @@ impl TemporaryFile {
     }
 }
 
-/// A file in the working folder of a home of its own.
+/// A file in the working folder of a separate home.
 fn tempfile_with(text: &str) -> TemporaryFile {
     let agents = agents();
-    let path = agents.work().join("file");
+    let path = agents.cwd().join("file");
     std::fs::write(&path, text).expect("a file");
     TemporaryFile {
         path,

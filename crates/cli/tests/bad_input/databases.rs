@@ -1,4 +1,4 @@
-//! Databases that are newer, damaged, elsewhere or not there.
+//! Databases that are newer, damaged, on another server or missing.
 
 use cleveragents_testkit::{Agents, Dice, TestDatabase};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{agents, contents, files, furnished, refuse};
 
 #[test]
-fn a_database_newer_than_the_program_is_refused_and_not_touched() {
+fn a_database_newer_than_the_program_is_refused_unchanged() {
     for database in TestDatabase::each() {
         let agents = agents().on(&database.url);
         agents.data(&["session", "create", "--name", "one"]);
@@ -56,13 +56,13 @@ fn check_of(document: &Value, name: &str) -> Value {
         .clone()
 }
 
-/// Damages the database, then looks whether it is named, set aside unchanged and replaced.
-/// Gives how many sessions and messages were saved.
+/// Damages the database, then checks that it is reported, moved aside unchanged and replaced.
+/// Returns the number of recovered sessions and messages.
 fn assert_repaired(agents: &Agents, damage: impl FnOnce(&mut Vec<u8>)) -> (usize, usize) {
     assert_repaired_after(agents, &["session", "create"], damage)
 }
 
-/// The same with the command that meets the damage.
+/// The same with the command that finds the damage.
 fn assert_repaired_after(
     agents: &Agents,
     meets: &[&str],
@@ -129,7 +129,7 @@ fn assert_repaired_after(
 }
 
 #[test]
-fn a_file_of_random_bytes_is_set_aside() {
+fn a_file_of_random_bytes_is_moved_aside() {
     let agents = furnished();
     let saved = assert_repaired(&agents, |bytes| {
         let mut dice = Dice::default();
@@ -141,7 +141,7 @@ fn a_file_of_random_bytes_is_set_aside() {
 }
 
 #[test]
-fn a_text_file_in_the_place_of_the_database_is_set_aside() {
+fn a_text_file_in_place_of_the_database_is_moved_aside() {
     let agents = furnished();
     assert_repaired(&agents, |bytes| {
         *bytes = b"this is my shopping list\n".repeat(100);
@@ -149,17 +149,17 @@ fn a_text_file_in_the_place_of_the_database_is_set_aside() {
 }
 
 #[test]
-fn a_database_that_was_cut_off_is_set_aside() {
+fn a_truncated_database_is_moved_aside() {
     let agents = furnished();
     assert_repaired(&agents, |bytes| bytes.truncate(bytes.len() / 2));
-    // The set-aside file of the first time is not overwritten by the second.
+    // The second repair does not overwrite the file that the first moved aside.
     let first = files(agents.home()).len();
     assert_repaired(&agents, |bytes| bytes.truncate(5_000));
     assert!(files(agents.home()).len() > first);
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_database_is_saved() {
+fn readable_data_of_a_damaged_database_is_recovered() {
     let agents = furnished();
     let lines: String = (0..2_000)
         .map(|index| json!({"content": format!("{index} {}", "x".repeat(200))}).to_string() + "\n")
@@ -237,15 +237,15 @@ fn a_wrong_url_is_refused() {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_named() {
+fn a_missing_database_is_reported() {
     let agents = furnished();
-    // Nobody listens on a port that was free a moment ago.
+    // The port was free a moment ago, so no process listens on it.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port")
         .port();
     let server = format!("postgres://someone:secret@127.0.0.1:{port}/x");
-    let folder = agents.work().join("no/such/folder/x.db");
+    let folder = agents.cwd().join("no/such/folder/x.db");
     let missing = format!("sqlite://{}", folder.display());
     for url in [server.as_str(), &missing] {
         let refusal = refuse(&agents, &["session", "list", "--database-url", url]);
@@ -253,9 +253,9 @@ fn a_database_that_is_not_there_is_named() {
         assert!(!error.to_string().contains("secret"), "{error:#}");
         assert!(!refusal.run("plain").err.contains("secret"));
     }
-    assert!(!agents.work().join("no").exists(), "no folder is made");
-    // A folder is no database.
-    let folder = format!("sqlite://{}", agents.work().display());
+    assert!(!agents.cwd().join("no").exists(), "no folder is made");
+    // A folder is not a database.
+    let folder = format!("sqlite://{}", agents.cwd().display());
     let answer = agents.run(&[
         "--format",
         "json",

@@ -1,5 +1,5 @@
-//! Disks that are full or cannot be written, as small file systems in memory. Only root can mount
-//! them; elsewhere these tests say that they did not run.
+//! Full and read-only disks, as small file systems in memory. Only root can mount them; otherwise
+//! these tests print that they did not run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use super::{agents, assert_error_document, refuse};
 
-/// A small file system, gone with its value.
+/// A small file system, unmounted on drop.
 struct SmallDisk {
     path: PathBuf,
-    /// Keeps the folder in which it is mounted.
+    /// The folder of the mount point, removed on drop.
     _place: Agents,
 }
 
 impl SmallDisk {
-    /// `None`, said aloud, where it cannot be had.
+    /// `None` with a message if it cannot be mounted.
     fn new(kibibytes: u32, what: &str) -> Option<Self> {
         let place = agents();
-        let path = place.work().join("disk");
+        let path = place.cwd().join("disk");
         std::fs::create_dir(&path).expect("a folder");
         let options = format!("size={kibibytes}k");
         match mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], &path) {
@@ -46,7 +46,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a program that a failing test left behind may still be there.
+        // Lazily: a process that a failing test left may still use it.
         let _unmounted = Command::new("umount").arg("-l").arg(&self.path).output();
     }
 }
@@ -65,15 +65,15 @@ fn mount(arguments: &[&str], path: &Path) -> Result<(), String> {
     }
 }
 
-/// Takes up space that can be given back: more than the database has left, because folding the
-/// log into the file needs as much again as the log holds.
+/// Uses up space that can be freed again: more than the database has left, because a checkpoint of
+/// the write-ahead log needs as much space again.
 fn ballast(disk: &SmallDisk, kibibytes: usize) -> PathBuf {
     let path = disk.path.join("ballast");
     std::fs::write(&path, vec![b'b'; kibibytes * 1024]).expect("there is room");
     path
 }
 
-/// Appends until it fails and gives the failure and how many were acknowledged.
+/// Appends until it fails. Returns the failure and the number of acknowledged messages.
 fn append_until_full(agents: &Agents, session: &str) -> (Answer, usize) {
     for index in 0..10_000 {
         let text = format!("{index} {}", "x".repeat(20_000));
@@ -115,7 +115,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     let report = agents.run(&["diagnostics", "--format", "json"]);
     assert!(report.out.contains("disk space"), "{report:?}");
 
-    // With room again it goes on without a gap.
+    // With free space it continues without a gap.
     std::fs::remove_file(ballast).expect("it can go");
     let next = agents.data(&["session", "append", &session, "room again"]);
     assert_eq!(next["sequence"], stored);
@@ -166,7 +166,7 @@ fn a_stream_onto_a_full_disk_acknowledges_only_what_is_stored() {
 }
 
 #[test]
-fn a_disk_too_small_for_a_database_is_said_and_later_used() {
+fn a_disk_too_small_for_a_database_is_reported() {
     let Some(disk) = SmallDisk::new(1_024, "the first start on a full disk") else {
         return;
     };

@@ -12,7 +12,7 @@ fn export(agents: &Agents) -> Vec<u8> {
 }
 
 fn refuse_import(agents: &Agents, document: &[u8], code: &str) -> Value {
-    std::fs::write(agents.work().join("in.json"), document).expect("a file");
+    std::fs::write(agents.cwd().join("in.json"), document).expect("a file");
     let from_input = refuse(agents, &["session", "import", "--input", "-"])
         .reading(document)
         .with(1, code);
@@ -28,7 +28,7 @@ fn defect_7345_an_import_with_one_byte_changed_is_refused() {
     let document = export(&agents);
     let before = contents(&agents);
     let mut dice = Dice::default();
-    let path = agents.work().join("in.json");
+    let path = agents.cwd().join("in.json");
     for _ in 0..proof_size(60, document.len()) {
         let at = usize::try_from(dice.roll(document.len() as u64)).expect("an index");
         let mut altered = document.clone();
@@ -45,14 +45,14 @@ fn defect_7345_an_import_with_one_byte_changed_is_refused() {
             "byte {at}: {answer:?}"
         );
     }
-    // A byte of a message's text, seen through every format.
+    // A byte of a message text, checked in every format.
     let text = String::from_utf8(document.clone()).expect("text");
     let altered = text.replace("second", "sEcond");
     assert_ne!(altered, text);
     let error = refuse_import(&agents, altered.as_bytes(), "CA-0309");
     assert_ne!(error["details"]["expected"], error["details"]["actual"]);
     assert_eq!(contents(&agents), before);
-    // And unchanged it is accepted.
+    // The unchanged file is accepted.
     let answer = agents.run_with(&["session", "import", "--input", "-"], &document);
     assert_eq!(answer.code, Some(0), "{answer:?}");
 }
@@ -85,7 +85,7 @@ fn an_import_of_a_newer_schema_is_refused() {
 }
 
 #[test]
-fn an_import_that_was_cut_off_is_refused() {
+fn a_truncated_import_is_refused() {
     let agents = furnished();
     let document = export(&agents);
     let before = contents(&agents);
@@ -100,7 +100,7 @@ fn an_import_that_was_cut_off_is_refused() {
     for end in ends {
         refuse_import(&agents, &document[..end], "CA-0311");
     }
-    // The last line feed is a byte like any other.
+    // The last line feed counts too.
     refuse_import(&agents, &document[..document.len() - 1], "CA-0311");
     let longer = [document.as_slice(), b"\n"].concat();
     refuse_import(&agents, &longer, "CA-0311");
@@ -110,7 +110,7 @@ fn an_import_that_was_cut_off_is_refused() {
 }
 
 #[test]
-fn an_import_of_something_else_is_refused() {
+fn an_import_of_another_document_is_refused() {
     let agents = furnished();
     let before = contents(&agents);
     for document in [
@@ -145,7 +145,7 @@ fn an_unverified_import_still_obeys_the_rules() {
     ] {
         let changed = text.replacen(from, to, 1);
         assert_ne!(changed, text, "{from}");
-        std::fs::write(agents.work().join("in.json"), changed).expect("a file");
+        std::fs::write(agents.cwd().join("in.json"), changed).expect("a file");
         let arguments = [
             "--format",
             "json",
@@ -164,9 +164,9 @@ fn an_unverified_import_still_obeys_the_rules() {
 }
 
 #[test]
-fn an_export_never_overwrites_a_file_unasked() {
+fn an_export_overwrites_a_file_only_with_force() {
     let agents = furnished();
-    let file = agents.work().join("out.json");
+    let file = agents.cwd().join("out.json");
     std::fs::write(&file, "precious").expect("a file");
     let arguments = ["session", "export", "one", "--output", "out.json"];
     refuse(&agents, &arguments).with(4, "CA-0108");
@@ -186,7 +186,7 @@ fn an_export_never_overwrites_a_file_unasked() {
         ],
     )
     .with(1, "CA-0105");
-    let left: Vec<_> = std::fs::read_dir(agents.work())
+    let left: Vec<_> = std::fs::read_dir(agents.cwd())
         .expect("a folder")
         .map(|entry| entry.expect("an entry").file_name())
         .collect();

@@ -1,5 +1,5 @@
-//! Wrong input through the program: a clear error with code, hint and exit code, and nothing
-//! changed. Every refusal is looked at in a format for people and in one for programs.
+//! Invalid input: a clear error with code, hint and exit code, and nothing changed. Every refusal
+//! is checked in a human format and in a machine format.
 
 mod actions;
 mod actors;
@@ -29,7 +29,7 @@ fn agents() -> Agents {
     Agents::new(env!("CARGO_BIN_EXE_agents"))
 }
 
-/// A home with two sessions, the first of which, `one`, holds three messages.
+/// A home with two sessions; the first, `one`, has three messages.
 fn furnished() -> Agents {
     let agents = agents();
     for name in ["one", "two"] {
@@ -102,18 +102,18 @@ impl<'a> Refusal<'a> {
             .expect("the program starts");
         let mut stdin = child.stdin.take().expect("a pipe");
         std::thread::scope(|scope| {
-            // A program that refuses early does not read to the end.
+            // A program that refuses early does not read all input.
             scope.spawn(move || drop(stdin.write_all(self.input)));
-            Answer::of(&child.wait_with_output().expect("the program ends"))
+            Answer::from_output(&child.wait_with_output().expect("the program ends"))
         })
     }
 
-    /// Asserts that the command ends with this exit code and this error, in all forms alike, and
-    /// gives the error: `code`, `message`, `details`, `hint`.
+    /// Asserts that the command ends with this exit code and this error in all formats. Returns the
+    /// error: `code`, `message`, `details`, `hint`.
     fn with(&self, exit: i32, code: &str) -> Value {
         let people = self.run("plain");
         assert_eq!(people.code, Some(exit), "{:?}: {people:?}", self.arguments);
-        assert_eq!(people.out, "", "an error says nothing on standard output");
+        assert_eq!(people.out, "", "an error prints nothing to standard output");
         assert!(
             people.err.starts_with(&format!("error[{code}]: ")),
             "{:?} is {code}: {people:?}",

@@ -3,7 +3,7 @@
 use super::{agents, refuse};
 
 #[test]
-fn a_key_is_taken_only_where_it_can_be_kept() {
+fn a_key_is_only_read_if_it_can_be_stored() {
     let agents = agents();
     let cases: [(&[&str], i32, &str); 5] = [
         (&["model", "key", "set", "nobody"], 3, "CA-0815"),
@@ -19,7 +19,7 @@ fn a_key_is_taken_only_where_it_can_be_kept() {
 
 #[cfg(not(feature = "keyring"))]
 #[test]
-fn a_program_without_the_keyring_says_so_before_it_asks_for_a_key() {
+fn a_program_without_the_keyring_fails_before_it_reads_a_key() {
     let agents = agents();
     for what in ["set", "remove"] {
         let key = b"sk-a-key-that-nobody-takes";

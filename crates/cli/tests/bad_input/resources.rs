@@ -9,7 +9,7 @@ use super::{agents, refuse};
 fn furnished() -> Agents {
     let agents = agents();
     for name in ["a", "b"] {
-        std::fs::create_dir(agents.work().join(name)).expect("a folder");
+        std::fs::create_dir(agents.cwd().join(name)).expect("a folder");
         agents.data(&["resource", "add", "fs-directory", name, "--path", name]);
     }
     agents.data(&["project", "create", "p", "--resource", "a"]);
@@ -27,7 +27,7 @@ fn stored(agents: &Agents) -> Value {
     ])
 }
 
-/// Every command is refused with its exit code and error, and nothing is changed.
+/// Asserts that every command is refused with its exit code and error, and changes nothing.
 fn all_refused(table: &[(Vec<&str>, i32, &str)]) {
     let agents = furnished();
     let before = stored(&agents);
@@ -139,7 +139,7 @@ fn a_resource_that_cannot_be_registered_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_done_with_resources_is_refused() {
+fn invalid_resource_commands_are_refused() {
     all_refused(&[
         (vec!["resource", "show", "nobody"], 3, "CA-0601"),
         (
@@ -181,7 +181,7 @@ fn what_cannot_be_done_with_resources_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_done_with_projects_is_refused() {
+fn invalid_project_commands_are_refused() {
     all_refused(&[
         (vec!["project", "create", "p"], 4, "CA-0633"),
         (vec!["project", "create", "x y"], 2, "CA-0102"),
@@ -262,7 +262,7 @@ fn what_cannot_be_done_with_projects_is_refused() {
 }
 
 #[test]
-fn a_misspelt_flag_and_type_are_answered_with_what_was_meant() {
+fn errors_for_misspelt_flags_and_types_have_suggestions() {
     let agents = furnished();
     let error = refuse(
         &agents,
@@ -289,13 +289,13 @@ fn a_misspelt_flag_and_type_are_answered_with_what_was_meant() {
 }
 
 #[test]
-fn a_wrong_type_file_is_told_with_its_place() {
+fn an_invalid_type_file_is_refused_with_its_position() {
     let agents = furnished();
     let before = stored(&agents);
     for (yaml, code, line) in [
         ("", "CA-0606", None),
         ("- a list\n", "CA-0606", None),
-        ("name: x\n  oops: y\n", "CA-0606", Some(2)),
+        ("name: x\n  typo: y\n", "CA-0606", Some(2)),
         ("name: x\nhandlr: y\n", "CA-0606", Some(2)),
         (
             "resource_type:\n  name: x\n  sandbox_strategy: magic\n",
@@ -318,7 +318,7 @@ fn a_wrong_type_file_is_told_with_its_place() {
             None,
         ),
         ("name: x\nkind: virtual\n", "CA-0607", None),
-        ("name: x\ninherits: nobody\n", "CA-0607", None),
+        ("name: x\ninherits: missing\n", "CA-0607", None),
         ("name: git-checkout\n", "CA-0609", None),
         ("name: system/x\n", "CA-0102", None),
     ] {
@@ -330,7 +330,7 @@ fn a_wrong_type_file_is_told_with_its_place() {
             assert!(error["details"]["column"].is_u64(), "{yaml}: {error:#}");
         }
     }
-    let file = agents.work().join("wrong.yaml");
+    let file = agents.cwd().join("wrong.yaml");
     std::fs::write(&file, "name: x\nkind: physical\ninherits: x\n").expect("a file");
     let config = file.to_str().expect("text");
     let error =
@@ -349,7 +349,7 @@ fn a_wrong_type_file_is_told_with_its_place() {
 }
 
 #[test]
-fn what_is_in_use_is_told_with_the_command_that_frees_it() {
+fn errors_for_definitions_in_use_name_the_command_that_frees_them() {
     let agents = furnished();
     agents.data(&["resource", "link-child", "a", "b"]);
     let error = refuse(&agents, &["resource", "remove", "a", "--yes"]).with(4, "CA-0614");

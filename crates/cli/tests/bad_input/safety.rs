@@ -3,15 +3,15 @@
 use super::{agents, refuse};
 
 #[test]
-fn what_is_no_profile_or_guard_is_refused_before_anything_runs() {
+fn invalid_profiles_and_guards_are_refused_before_anything_runs() {
     let agents = agents();
     let write = |name: &str, text: &str| {
-        std::fs::write(agents.work().join(name), text).expect("a file");
+        std::fs::write(agents.cwd().join(name), text).expect("a file");
     };
     write("broken.yaml", "name: x\nrequire_sandbocks: true\n");
     write("wrong.yaml", "denied_tools: [shell]\n");
     write("long.yaml", &"# \n".repeat(1 << 19));
-    std::fs::create_dir(agents.work().join("folder.yaml")).expect("a folder");
+    std::fs::create_dir(agents.cwd().join("folder.yaml")).expect("a folder");
     let run = ["tool", "run", "builtin/dir-list", "--safety"];
     let cases: [(&[&str], i32, &str); 12] = [
         (&["safety", "show", "carefull"], 3, "CA-0922"),
@@ -44,11 +44,11 @@ fn what_is_no_profile_or_guard_is_refused_before_anything_runs() {
     }
 }
 
-/// A project whose safety cannot be read stops every call, instead of being passed over.
+/// A project whose safety settings cannot be read blocks every call.
 #[test]
-fn a_project_with_a_broken_profile_lets_nothing_run() {
+fn a_project_with_a_broken_profile_blocks_every_call() {
     let agents = agents();
-    let folder = agents.work().join(".cleveragents");
+    let folder = agents.cwd().join(".cleveragents");
     std::fs::create_dir_all(&folder).expect("a folder");
     for (profile, exit, code) in [
         ("none.yaml", 1, "CA-0105"),

@@ -33,7 +33,7 @@ fn an_unknown_session_is_not_found_by_any_command() {
 }
 
 #[test]
-fn the_beginning_of_an_id_that_is_too_short_is_told_so() {
+fn an_id_prefix_that_is_too_short_is_refused() {
     let agents = furnished();
     let session = contents(&agents)["sessions"][0]["id"].clone();
     let short = &session.as_str().expect("an id")[..5];
@@ -47,8 +47,9 @@ fn id_of(contents: &serde_json::Value, index: usize) -> &str {
 }
 
 #[test]
-fn an_ambiguous_session_is_answered_with_the_candidates() {
-    // Ids made in the same moment begin alike; a moment may end between two of them.
+fn the_error_for_an_ambiguous_session_lists_the_candidates() {
+    // Ids created in the same millisecond share a prefix; a millisecond may end between two of
+    // them.
     let (agents, before) = loop {
         let agents = furnished();
         let before = contents(&agents);
@@ -60,13 +61,13 @@ fn an_ambiguous_session_is_answered_with_the_candidates() {
     let prefix = &ids[0][..6];
     let refusal = refuse(&agents, &["session", "append", prefix, "text"]);
     let error = refusal.with(2, "CA-0302");
-    // Sessions are listed the newest first, candidates by id.
+    // Sessions are listed newest first, candidates by id.
     let expected = [(ids[1], "one"), (ids[0], "two")];
     assert_eq!(
         error["details"]["candidates"],
         json!(expected.map(|(id, name)| json!({"id": id, "name": name})))
     );
-    // A person sees them too.
+    // Human formats show them too.
     let shown = refusal.run("plain").err;
     for (id, name) in expected {
         assert!(shown.contains(&format!("{id} {name}")), "{shown}");
@@ -141,7 +142,7 @@ fn a_message_above_the_limit_is_refused_wherever_the_limit_is_set() {
     refused(&agents, 5, 4);
     agents.data(&["session", "append", "one", "four"]);
 
-    // Far more than the limit is not even read.
+    // Text far beyond the limit is not read completely.
     refuse(&agents, &["session", "append", "one", "-"])
         .reading(&vec![b'x'; 3_000_000])
         .with(2, "CA-0305");
@@ -151,7 +152,7 @@ fn a_message_above_the_limit_is_refused_wherever_the_limit_is_set() {
 }
 
 #[test]
-fn metadata_that_is_no_json_object_is_refused() {
+fn metadata_that_is_not_a_json_object_is_refused() {
     let agents = furnished();
     let before = contents(&agents);
     for metadata in [
@@ -175,7 +176,7 @@ fn metadata_that_is_no_json_object_is_refused() {
 }
 
 #[test]
-fn a_text_that_is_no_utf8_is_refused() {
+fn text_that_is_not_utf8_is_refused() {
     let agents = furnished();
     let before = contents(&agents);
     let broken = OsStr::from_bytes(b"caf\xe9");
@@ -196,7 +197,7 @@ fn a_text_that_is_no_utf8_is_refused() {
 }
 
 #[test]
-fn a_name_that_cannot_be_given_is_refused() {
+fn an_invalid_name_is_refused() {
     let agents = furnished();
     let before = contents(&agents);
     let long = "x".repeat(201);
@@ -212,7 +213,7 @@ fn a_name_that_cannot_be_given_is_refused() {
 }
 
 #[test]
-fn a_fork_behind_the_last_message_is_refused() {
+fn a_fork_after_the_last_message_is_refused() {
     let agents = furnished();
     let before = contents(&agents);
     let error = refuse(&agents, &["session", "fork", "one", "--at", "3"]).with(3, "CA-0312");
@@ -227,7 +228,7 @@ fn a_fork_behind_the_last_message_is_refused() {
 }
 
 #[test]
-fn a_rename_of_a_version_that_is_gone_is_a_conflict() {
+fn a_rename_with_an_outdated_version_is_a_conflict() {
     let agents = furnished();
     let before = contents(&agents);
     let error = refuse(
@@ -248,7 +249,7 @@ fn an_empty_search_is_refused() {
 }
 
 #[test]
-fn deleting_needs_a_person_or_a_yes() {
+fn deleting_needs_confirmation_or_yes() {
     let agents = furnished();
     let before = contents(&agents);
     let error = refuse(&agents, &["session", "delete", "one"])

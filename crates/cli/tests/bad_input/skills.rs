@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{agents, files, refuse};
 
 fn write(agents: &Agents, name: &str, text: &[u8]) {
-    let place = agents.work().join(name);
+    let place = agents.cwd().join(name);
     std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
     std::fs::write(place, text).expect("written");
 }
@@ -27,7 +27,7 @@ fn furnished() -> Agents {
     for file in ["base.yaml", "above.yaml"] {
         agents.data(&["skill", "add", file]);
     }
-    std::fs::create_dir(agents.work().join("empty")).expect("a folder");
+    std::fs::create_dir(agents.cwd().join("empty")).expect("a folder");
     agents
 }
 
@@ -40,7 +40,7 @@ fn stored(agents: &Agents) -> Value {
 }
 
 #[test]
-fn commands_that_cannot_be_carried_out_are_refused() {
+fn invalid_commands_are_refused() {
     let agents = furnished();
     let before = stored(&agents);
     let cases: [(&[&str], i32, &str); 17] = [
@@ -83,7 +83,7 @@ fn commands_that_cannot_be_carried_out_are_refused() {
     }
 }
 
-/// A file, what it holds, and the error: code, line and words.
+/// File, content, and the error: code, line and words.
 const BROKEN: [(&str, &[u8], &str, u64, &str); 14] = [
     (
         "x.yaml",
@@ -125,14 +125,14 @@ const BROKEN: [(&str, &[u8], &str, u64, &str); 14] = [
         b"name: local/x\ndescription: d\nincludes: [local/x]\n",
         "CA-1064",
         3,
-        "circle",
+        "cycle",
     ),
     (
         "x.yaml",
         b"name: local/x\ndescription: d\n",
         "CA-1064",
         1,
-        "nothing",
+        "empty",
     ),
     (
         "x/SKILL.md",
@@ -146,7 +146,7 @@ const BROKEN: [(&str, &[u8], &str, u64, &str); 14] = [
         b"---\nname: y\ndescription: d\n---\n",
         "CA-1064",
         2,
-        "called",
+        "named",
     ),
     (
         "x/SKILL.md",
@@ -185,9 +185,9 @@ const BROKEN: [(&str, &[u8], &str, u64, &str); 14] = [
     ),
 ];
 
-/// The corpus of broken files is tested where they are read; these are some of each kind.
+/// The parser tests cover the whole corpus of broken files; these are some of each kind.
 #[test]
-fn a_broken_file_or_folder_is_refused_with_its_place_and_what_to_do() {
+fn a_broken_file_or_folder_is_refused_with_position_and_hint() {
     let agents = furnished();
     let before = stored(&agents);
     let long = format!("name: local/x\ndescription: {}\n", "x".repeat(2 << 20));

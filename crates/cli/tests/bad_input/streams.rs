@@ -1,12 +1,12 @@
-//! JSON lines: the wrong line is named, the lines before it are kept and acknowledged, the lines
-//! after it are not stored.
+//! JSON lines: the error names the invalid line; earlier lines are stored and acknowledged, later
+//! ones are not stored.
 
 use cleveragents_testkit::Agents;
 use serde_json::{Value, json};
 
 use super::{agents, assert_error_document, furnished, refuse};
 
-/// Feeds two good lines, a wrong one and a good one; the wrong one must end the stream.
+/// Feeds two valid lines, an invalid one and a valid one; the invalid one must end the stream.
 fn wrong_line(line: &[u8], code: &str) -> Value {
     let agents = agents();
     agents.data(&["session", "create", "--name", "one"]);
@@ -18,7 +18,7 @@ fn wrong_line(line: &[u8], code: &str) -> Value {
     .concat();
     let arguments = ["session", "append", "one", "--jsonl", "-"];
 
-    // For people: acknowledgements on standard output, the error on standard error.
+    // Human formats: acknowledgements on standard output, the error on standard error.
     let people = agents.run_with(&arguments, &input);
     assert_eq!(people.code, Some(2), "{people:?}");
     assert_acknowledged(&people.out.lines().collect::<Vec<_>>(), 0);
@@ -29,7 +29,7 @@ fn wrong_line(line: &[u8], code: &str) -> Value {
     assert!(people.err.contains("\nhint: "), "{people:?}");
     assert_eq!(agents.contents("one"), ["before 1", "before 2"]);
 
-    // For programs: one more line, which is the envelope.
+    // Machine formats: the envelope is one more line.
     let programs = agents.run_with(
         &[&["--format", "json"], arguments.as_slice()].concat(),
         &input,
@@ -64,7 +64,7 @@ fn assert_acknowledged(lines: &[&str], from: usize) {
 }
 
 #[test]
-fn a_line_that_is_no_message_ends_the_stream() {
+fn an_invalid_line_ends_the_stream() {
     for line in [
         "{bad",
         "[]",
@@ -85,7 +85,7 @@ fn a_line_that_is_no_message_ends_the_stream() {
 }
 
 #[test]
-fn a_line_whose_message_is_wrong_is_named() {
+fn a_line_with_an_invalid_message_is_named() {
     wrong_line(b"{\"content\":\"\"}", "CA-0304");
     wrong_line(b"{\"content\":\" \\n\"}", "CA-0304");
     wrong_line(b"{\"content\":\"x\",\"role\":\"robot\"}", "CA-0303");
@@ -96,11 +96,11 @@ fn a_line_whose_message_is_wrong_is_named() {
 fn a_nul_in_a_line_is_refused() {
     let error = wrong_line(b"{\"content\":\"a\\u0000b\"}", "CA-0307");
     assert!(error["hint"].as_str().expect("a hint").contains("NUL"));
-    // Bare control characters are no JSON at all.
+    // Bare control characters are not valid JSON.
     wrong_line(b"{\"content\":\"a\0b\"}", "CA-0308");
 }
 
-/// A NUL where it cannot be seen would make the message unstorable on one of the databases.
+/// A NUL inside metadata would make the message unstorable on one of the databases.
 #[test]
 fn a_nul_in_the_metadata_is_stored_or_refused_alike_on_both_databases() {
     let line = "{\"content\":\"x\",\"metadata\":{\"k\":\"a\\u0000b\"}}\n";
@@ -131,13 +131,13 @@ fn a_nul_in_the_metadata_is_stored_or_refused_alike_on_both_databases() {
 }
 
 #[test]
-fn a_line_that_is_no_utf8_is_named() {
+fn a_line_that_is_not_utf8_is_named() {
     let error = wrong_line(b"{\"content\":\"caf\xe9\"}", "CA-0107");
     assert_eq!(error["details"], json!({"line": 3, "byte": 15}));
 }
 
 #[test]
-fn empty_lines_count_but_say_nothing() {
+fn empty_lines_are_counted_but_ignored() {
     let agents = furnished();
     let input = "\n  \n{\"content\":\"x\"}\r\n\n{wrong\n";
     let answer = agents.run_with(

@@ -10,8 +10,8 @@ const GOOD: &str = "name: local/good\ndescription: does\ncommand: ['true']\n";
 /// A home with one tool, one rule and a sandbox.
 fn furnished() -> Agents {
     let agents = agents();
-    std::fs::write(agents.work().join("good.yaml"), GOOD).expect("a file");
-    std::fs::create_dir(agents.work().join("src")).expect("a folder");
+    std::fs::write(agents.cwd().join("good.yaml"), GOOD).expect("a file");
+    std::fs::create_dir(agents.cwd().join("src")).expect("a folder");
     agents.data(&["tool", "add", "--config", "good.yaml"]);
     agents.data(&["permission", "add", "deny builtin/shell(rm *)"]);
     agents.data(&["sandbox", "create", "box", "--path", "src"]);
@@ -29,7 +29,7 @@ fn stored(agents: &Agents) -> Value {
 }
 
 #[test]
-fn commands_that_cannot_be_carried_out_are_refused() {
+fn invalid_commands_are_refused() {
     let agents = furnished();
     let before = stored(&agents);
     let cases: [(&[&str], i32, &str); 28] = [
@@ -88,9 +88,9 @@ fn commands_that_cannot_be_carried_out_are_refused() {
     assert_eq!(stored(&agents), before);
 }
 
-/// The corpus of broken files is tested where they are read; these are some of each kind.
+/// The parser tests cover the whole corpus of broken files; these are some of each kind.
 #[test]
-fn a_broken_file_is_refused_with_its_place_and_what_to_do() {
+fn a_broken_file_is_refused_with_position_and_hint() {
     let agents = furnished();
     let before = stored(&agents);
     for (text, code, line, message) in [
@@ -120,7 +120,7 @@ fn a_broken_file_is_refused_with_its_place_and_what_to_do() {
             "NOT_SET",
         ),
     ] {
-        std::fs::write(agents.work().join("broken.yaml"), text).expect("a file");
+        std::fs::write(agents.cwd().join("broken.yaml"), text).expect("a file");
         let error = refuse(&agents, &["tool", "add", "--config", "broken.yaml"]).with(2, code);
         assert_eq!(error["details"]["line"], line, "{error:#}");
         assert!(error["details"]["column"].is_u64(), "{error:#}");
@@ -132,7 +132,7 @@ fn a_broken_file_is_refused_with_its_place_and_what_to_do() {
 }
 
 #[test]
-fn a_file_that_is_no_text_or_too_long_is_refused() {
+fn a_binary_or_oversized_file_is_refused() {
     let agents = furnished();
     let before = stored(&agents);
     let add = ["tool", "add", "--config", "-"];

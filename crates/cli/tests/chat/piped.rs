@@ -11,12 +11,12 @@ use super::world::World;
 #[test]
 fn each_line_is_a_question_in_one_session_named_by_the_first() {
     let world = World::new();
-    let answer = world.feed(&[], "How are you?\n\nmarkdown please\n");
+    let answer = world.feed(&[], "How are you?\n\nmarkdown now\n");
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(answer.out, "fine\n# Title\n\nsome **bold** text\n");
     assert_eq!(world.sessions()[0]["name"], "How are you?");
-    assert_eq!(world.questions(), ["How are you?", "markdown please"]);
-    // The session goes on by its name.
+    assert_eq!(world.questions(), ["How are you?", "markdown now"]);
+    // The session continues by its name.
     let again = world.feed(&["How are you?"], "And now?");
     assert_eq!(
         (again.code, again.out.as_str()),
@@ -39,7 +39,7 @@ fn questions_of_several_lines_are_one_message() {
 }
 
 #[test]
-fn what_fails_is_told_and_the_chat_goes_on_with_its_exit_code() {
+fn a_failure_is_reported_and_sets_the_exit_code_of_the_chat() {
     let world = World::new();
     let answer = world.feed(&[], "/modle x\nfail now\nstill there?\n");
     assert_eq!(answer.out, "fine\n", "{answer:?}");
@@ -54,7 +54,7 @@ fn what_fails_is_told_and_the_chat_goes_on_with_its_exit_code() {
 }
 
 #[test]
-fn without_a_model_nothing_is_made_and_one_can_be_named() {
+fn without_a_model_no_session_is_created_and_one_can_be_chosen() {
     let world = World::new();
     let answer = world.agents.run_with(&["chat"], b"hello\n");
     assert_eq!(answer.code, Some(2), "{answer:?}");
@@ -63,17 +63,17 @@ fn without_a_model_nothing_is_made_and_one_can_be_named() {
         "{answer:?}"
     );
     assert!(world.sessions().is_empty());
-    let named = b"/model nobody/x\n/model scripted/script.yaml\nhello\n";
+    let named = b"/model missing/x\n/model scripted/script.yaml\nhello\n";
     let answer = world.agents.run_with(&["chat"], named);
     assert_eq!(
-        answer.out, "[OK] From now on scripted/script.yaml answers\nfine\n",
+        answer.out, "[OK] scripted/script.yaml answers from now on\nfine\n",
         "{answer:?}"
     );
     assert_ne!(answer.code, Some(0), "the wrong model was a failure");
 }
 
 #[test]
-fn json_is_one_document_a_line_for_every_turn_and_command() {
+fn json_output_is_one_document_per_line_for_every_turn_and_command() {
     let world = World::new();
     let input = "hello\nfail\n/cost\n/nothing\nwrite it\n/session\n/history 1\n/help\n";
     let answer = world.feed(&["--format", "json"], input);
@@ -116,11 +116,11 @@ fn json_is_one_document_a_line_for_every_turn_and_command() {
 }
 
 #[test]
-fn the_sandbox_is_shown_taken_back_and_applied() {
+fn the_sandbox_is_shown_rolled_back_and_applied() {
     let world = World::new();
     let refused = world.feed(&[], "write it\n/diff\n/apply\n");
     assert!(refused.out.contains("-first\n+second\n"), "{refused:?}");
-    assert_eq!(refused.code, Some(5), "nobody agreed: {refused:?}");
+    assert_eq!(refused.code, Some(5), "not confirmed: {refused:?}");
     assert!(
         refused
             .err
@@ -128,17 +128,20 @@ fn the_sandbox_is_shown_taken_back_and_applied() {
         "{refused:?}"
     );
     assert_eq!(world.real_notes(), "first\n");
-    // What an earlier chat did is not taken back by this one.
+    // `/undo` does not roll back turns of an earlier chat.
     let none = world.feed(&[], "/undo\n");
     assert_eq!(none.code, Some(2), "{none:?}");
     let undone = world.feed(&[], "write it\n/undo\n/diff\nwrite it\n/apply --yes\n");
-    assert!(undone.out.contains("Back at checkpoint"), "{undone:?}");
+    assert!(
+        undone.out.contains("Rolled back to checkpoint"),
+        "{undone:?}"
+    );
     assert!(undone.out.contains("applied"), "{undone:?}");
     assert_eq!(world.real_notes(), "second\n", "{undone:?}");
 }
 
 #[test]
-fn undo_takes_all_of_a_turn_back_and_nothing_before_it() {
+fn undo_rolls_back_exactly_one_turn() {
     let world = World::new();
     let answer = world.feed(&[], "write it\nrewrite it\n/undo\n/diff\n");
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -146,16 +149,16 @@ fn undo_takes_all_of_a_turn_back_and_nothing_before_it() {
 }
 
 #[test]
-fn an_answer_is_saved_to_a_new_file_and_asked_for_again() {
+fn an_answer_is_saved_to_a_new_file_and_retried() {
     let world = World::new();
     let answer = world.feed(
         &[],
         "/retry\nmarkdown\n/save answer.md\n/save answer.md\n/retry\n/new\n/cost\n",
     );
-    let saved = std::fs::read_to_string(world.agents.work().join("answer.md")).expect("saved");
+    let saved = std::fs::read_to_string(world.agents.cwd().join("answer.md")).expect("saved");
     assert_eq!(saved, "# Title\n\nsome **bold** text\n\n");
     assert!(
-        answer.err.contains("does not exist yet"),
+        answer.err.contains("does not exist"),
         "never overwritten: {answer:?}"
     );
     assert_eq!(world.questions(), ["markdown", "markdown"]);
@@ -167,7 +170,7 @@ fn an_answer_is_saved_to_a_new_file_and_asked_for_again() {
 }
 
 #[test]
-fn control_characters_of_a_model_are_never_obeyed() {
+fn control_characters_of_a_model_are_escaped() {
     let world = World::of(Agents::new(env!("CARGO_BIN_EXE_agents")).with("NO_COLOR", "1"));
     for format in ["plain", "rich", "color", "table"] {
         let answer = world.feed(&["--format", format], "evil\n/history\n");
@@ -187,14 +190,14 @@ fn control_characters_of_a_model_are_never_obeyed() {
 }
 
 #[test]
-fn a_secret_gives_no_session_its_name() {
+fn a_secret_is_not_used_as_session_name() {
     let world = World::new();
     world.feed(&[], "my key is sk-0123456789abcdefghij\n");
     assert_eq!(world.sessions()[0]["name"], Value::Null);
 }
 
 #[test]
-fn lines_that_are_no_text_or_too_long_are_refused() {
+fn binary_and_oversized_lines_are_refused() {
     let world = World::new();
     let arguments = World::arguments(&[]);
     let answer = world.agents.run_with(&arguments, b"\xff\xfe\nhello\n");
@@ -209,7 +212,7 @@ fn lines_that_are_no_text_or_too_long_are_refused() {
 }
 
 #[test]
-fn a_turn_whose_program_was_killed_is_gone_on_with() {
+fn the_turn_of_a_killed_program_is_resumed() {
     let world = World::new();
     let mut child = world
         .agents
@@ -227,7 +230,7 @@ fn a_turn_whose_program_was_killed_is_gone_on_with() {
     child.kill().expect("killed");
     child.wait().expect("gone");
     std::fs::write(
-        world.agents.work().join("other.yaml"),
+        world.agents.cwd().join("other.yaml"),
         "answers: [{text: resumed}]",
     )
     .expect("a file");
@@ -235,7 +238,10 @@ fn a_turn_whose_program_was_killed_is_gone_on_with() {
     let arguments = ["chat", &session, "--actor", "scripted/other.yaml"];
     let answer = world.agents.run_with(&arguments, b"/resume\n/resume\n");
     assert_eq!(answer.out, "resumed\n", "{answer:?}");
-    assert!(answer.err.contains("going on with the turn"), "{answer:?}");
+    assert!(
+        answer.err.contains("resuming the interrupted turn"),
+        "{answer:?}"
+    );
     assert!(
         answer.err.contains("was interrupted"),
         "the second has nothing: {answer:?}"
@@ -244,7 +250,7 @@ fn a_turn_whose_program_was_killed_is_gone_on_with() {
 }
 
 #[test]
-fn a_signal_ends_the_chat_of_a_program_and_keeps_what_was_said() {
+fn a_signal_ends_a_piped_chat_and_keeps_its_messages() {
     let world = World::new();
     let mut child = world
         .agents

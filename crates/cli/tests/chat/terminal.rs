@@ -4,28 +4,28 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::world::World;
 
-const READY: &str = "/help tells";
-/// The line after each answer.
+const READY: &str = "/help lists";
+/// Line after each answer.
 const DONE: &str = "tokens in";
-/// The prompt in the sandbox. What is typed before it shows could be taken by the terminal itself.
+/// Prompt in the sandbox. Tests wait for it, because input typed earlier could be lost.
 const PROMPT: &str = "box · script.yaml>";
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 
 #[test]
-fn a_talk_is_drawn_and_its_lines_are_kept_for_the_next_one() {
+fn a_chat_is_rendered_and_keeps_its_line_history() {
     let world = World::new();
     let steps = [
         (READY, ""),
         (PROMPT, "markdown\r"),
         (DONE, ""),
         (PROMPT, "my token=abcdef123456\r"),
-        ("held a secret", ""),
+        ("contain a secret", ""),
         (DONE, ""),
         (PROMPT, "evil\r"),
         (DONE, ""),
         (PROMPT, CTRL_D),
-        ("kept; go on", ""),
+        ("continue with", ""),
     ];
     let (code, seen) = world.play(&steps, &[]);
     assert_eq!(code, Some(0), "{seen}");
@@ -45,7 +45,8 @@ fn a_talk_is_drawn_and_its_lines_are_kept_for_the_next_one() {
     let file = world.agents.home().join("chat-history");
     let mode = file.metadata().expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // The last line of one talk is found by the arrow in the next, which shows what was said.
+    // The arrow key in the next chat recalls the last line of this one, and earlier messages are
+    // shown.
     let session = world.session();
     let steps = [
         ("evil", ""),
@@ -63,9 +64,9 @@ fn a_talk_is_drawn_and_its_lines_are_kept_for_the_next_one() {
     assert_eq!(world.questions().len(), 4);
 }
 
-/// Lines of the log are neither in the middle of an answer nor behind a prompt or a question.
+/// Log lines appear neither inside an answer nor after a prompt or a question.
 #[test]
-fn a_log_leaves_answers_prompts_and_questions_whole() {
+fn log_lines_do_not_interrupt_answers_prompts_and_questions() {
     let world = World::new();
     let more = ["-v", "--rule", "ask builtin/file-write"];
     let steps = [
@@ -73,10 +74,10 @@ fn a_log_leaves_answers_prompts_and_questions_whole() {
         (PROMPT, "markdown\r"),
         (DONE, ""),
         (PROMPT, "write it\r"),
-        ("or say why not:", "n\r"),
+        ("or type a reason to refuse:", "n\r"),
         (DONE, ""),
         (PROMPT, CTRL_D),
-        ("kept; go on", ""),
+        ("continue with", ""),
     ];
     let (code, seen) = world.play(&steps, &more);
     assert_eq!(code, Some(0), "{seen}");
@@ -85,7 +86,7 @@ fn a_log_leaves_answers_prompts_and_questions_whole() {
     }
     let logged = seen.lines().filter(|line| line.contains(" cleveragents_"));
     for line in logged {
-        // What is erased before it, such as a preview, ends with a carriage return or an escape sequence.
+        // Erased output, such as a preview, ends with a carriage return or an escape sequence.
         let printed = line
             .rsplit(['\r', '\u{1b}'])
             .find(|part| part.contains(" cleveragents_"));
@@ -111,7 +112,7 @@ fn ctrl_c_stops_the_turn_and_keeps_the_session() {
         (PROMPT, CTRL_C),
         ("Ctrl-C again", ""),
         (PROMPT, CTRL_C),
-        ("kept; go on", ""),
+        ("continue with", ""),
     ];
     let (code, seen) = world.play(&steps, &[]);
     assert_eq!(code, Some(0), "{seen}");
@@ -121,7 +122,7 @@ fn ctrl_c_stops_the_turn_and_keeps_the_session() {
 }
 
 #[test]
-fn lines_that_belong_together_are_one_question() {
+fn continued_lines_are_one_message() {
     let world = World::new();
     let steps = [
         (READY, ""),
@@ -141,19 +142,19 @@ fn lines_that_belong_together_are_one_question() {
 }
 
 #[test]
-fn a_person_is_asked_in_the_middle_of_a_turn() {
+fn the_user_is_asked_during_a_turn() {
     let world = World::new();
     let more = ["--rule", "ask builtin/file-write"];
     let steps = [
         (READY, ""),
         (PROMPT, "write it\r"),
-        ("or say why not:", "n\r"),
+        ("or type a reason to refuse:", "n\r"),
         (DONE, ""),
         (PROMPT, "write it\r"),
-        ("or say why not:", CTRL_C),
+        ("or type a reason to refuse:", CTRL_C),
         ("stopped; the session", ""),
         (PROMPT, "write it\r"),
-        ("or say why not:", "y\r"),
+        ("or type a reason to refuse:", "y\r"),
         (DONE, ""),
         (PROMPT, "/apply\r"),
         ("+second", ""),
@@ -172,7 +173,7 @@ fn a_person_is_asked_in_the_middle_of_a_turn() {
 }
 
 #[test]
-fn without_colours_the_marks_say_it() {
+fn without_colours_the_markdown_marks_stay() {
     let world = World::new();
     let agents = world.agents.with("NO_COLOR", "1");
     let steps = [

@@ -3,10 +3,10 @@
 use cleveragents_testkit::{Agents, Answer};
 use serde_json::Value;
 
-/// What the one file in the sandbox holds at first.
+/// Initial content of the file in the sandbox.
 pub(crate) const NOTES: &str = "first\n";
 
-/// Answers by what is asked. `endless` says something and then goes on for longer than any test takes.
+/// Answers by pattern. `endless` starts to answer and continues longer than any test runs.
 const SCRIPT: &str = r##"
 at_end: repeat_last
 price: {input: 1, output: 4}
@@ -32,7 +32,7 @@ answers:
 - text: "fine"
 "##;
 
-/// A program with a script and a sandbox.
+/// A home with a script and a sandbox.
 pub(crate) struct World {
     pub(crate) agents: Agents,
 }
@@ -43,16 +43,16 @@ impl World {
     }
 
     pub(crate) fn of(agents: Agents) -> Self {
-        let real = agents.work().join("code");
+        let real = agents.cwd().join("code");
         std::fs::create_dir_all(&real).expect("a folder");
         std::fs::write(real.join("notes.txt"), NOTES).expect("a file");
         let script = SCRIPT.replace("LONG", &"x".repeat(6_000));
-        std::fs::write(agents.work().join("script.yaml"), script).expect("a file");
+        std::fs::write(agents.cwd().join("script.yaml"), script).expect("a file");
         agents.data(&["sandbox", "create", "box", "--path", "code"]);
         Self { agents }
     }
 
-    /// The arguments of a chat in the sandbox with the scripted model.
+    /// Arguments of a chat in the sandbox with the scripted model.
     pub(crate) fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
         let mut all = vec![
             "chat",
@@ -65,7 +65,7 @@ impl World {
         all
     }
 
-    /// Feeds a chat.
+    /// Feeds a chat through a pipe.
     pub(crate) fn feed(&self, more: &[&str], input: &str) -> Answer {
         self.agents
             .run_with(&Self::arguments(more), input.as_bytes())
@@ -81,14 +81,14 @@ impl World {
         listed["sessions"].as_array().expect("a list").clone()
     }
 
-    /// The id of the one session.
+    /// Id of the only session.
     pub(crate) fn session(&self) -> String {
         let sessions = self.sessions();
         assert_eq!(sessions.len(), 1, "{sessions:?}");
         sessions[0]["id"].as_str().expect("an id").to_owned()
     }
 
-    /// What was asked in the one session, in order.
+    /// User messages of the only session, in order.
     pub(crate) fn questions(&self) -> Vec<String> {
         let messages = self.agents.messages(&self.session());
         let asked = messages.iter().filter(|message| message["role"] == "user");
@@ -101,8 +101,8 @@ impl World {
         std::fs::read_to_string(self.agents.home().join("chat-history")).unwrap_or_default()
     }
 
-    /// The file as the user sees it outside of the sandbox.
+    /// The user's file outside of the sandbox.
     pub(crate) fn real_notes(&self) -> String {
-        std::fs::read_to_string(self.agents.work().join("code/notes.txt")).expect("a file")
+        std::fs::read_to_string(self.agents.cwd().join("code/notes.txt")).expect("a file")
     }
 }

@@ -1,4 +1,4 @@
-//! `action …` and `invariant …`: what each command shows.
+//! `action` and `invariant`: output of each command.
 
 use cleveragents_testkit::Agents;
 use serde_json::json;
@@ -25,11 +25,11 @@ arguments:
   - {name: ticket, pattern: '[A-Z]+-[0-9]+', required: false}
 ";
 
-const PLAIN: &str = "name: lint\ndescription: Lint it\ndefinition_of_done: nothing is told\n";
+const PLAIN: &str = "name: lint\ndescription: Lint it\ndefinition_of_done: no warnings\n";
 
 fn furnished(agents: &Agents) {
     for (file, text) in [("coverage.yaml", COVERAGE), ("lint.yaml", PLAIN)] {
-        std::fs::write(agents.work().join(file), text).expect("written");
+        std::fs::write(agents.cwd().join(file), text).expect("written");
         agents.data(&["action", "create", "--config", file]);
     }
 }
@@ -37,7 +37,7 @@ fn furnished(agents: &Agents) {
 #[test]
 fn an_action_is_created_and_shown() {
     let prepare = |agents: &Agents| {
-        std::fs::write(agents.work().join("coverage.yaml"), COVERAGE).expect("written");
+        std::fs::write(agents.cwd().join("coverage.yaml"), COVERAGE).expect("written");
     };
     let create = ["action", "create", "--config", "coverage.yaml"];
     assert_shown("action_create", &shown(prepare, &create));
@@ -77,7 +77,7 @@ fn actions_are_listed_with_their_filters() {
 }
 
 #[test]
-fn an_action_is_archived_and_comes_back() {
+fn an_action_is_archived_and_restored() {
     let archive = ["action", "archive", "coverage", "--yes"];
     assert_shown("action_archive", &shown(furnished, &archive));
     let agents = agents();
@@ -98,7 +98,7 @@ fn the_schema_of_actions_is_printed() {
     assert_eq!(answer.json()["title"], "an action of CleverAgents");
 }
 
-/// One invariant only: how much of an id is shown depends on the moments of its neighbours.
+/// Only one invariant: the length of a short id depends on the other ids.
 fn with_invariant(agents: &Agents) {
     furnished(agents);
     let project = [
@@ -149,7 +149,7 @@ fn an_invariant_is_added_listed_and_removed() {
 }
 
 #[test]
-fn an_invariant_is_found_by_what_the_list_shows_of_its_id() {
+fn an_invariant_is_found_by_the_short_id_of_the_list() {
     let agents = agents();
     for number in 0..5 {
         agents.data(&["invariant", "add", "--global", &format!("rule {number}")]);
@@ -169,7 +169,7 @@ fn an_invariant_is_found_by_what_the_list_shows_of_its_id() {
 }
 
 #[test]
-fn what_holds_is_shown_with_what_gives_way() {
+fn effective_and_overridden_invariants_are_shown() {
     let effective = [
         "invariant",
         "list",

@@ -1,4 +1,4 @@
-//! `automation-profile …`: the profiles there are, those of one's own, and what uses them.
+//! `automation-profile`: built-in and custom profiles, and where they are used.
 
 use cleveragents_testkit::Agents;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{agents, assert_shown, shown};
 
 fn write(agents: &Agents, name: &str, text: &str) {
-    std::fs::write(agents.work().join(name), text).expect("a file");
+    std::fs::write(agents.cwd().join(name), text).expect("a file");
 }
 
 const CAREFUL: &str = "name: local/careful
@@ -38,7 +38,7 @@ fn automation_profile_commands() {
 }
 
 #[test]
-fn a_list_can_be_narrowed() {
+fn a_list_can_be_filtered() {
     let agents = agents();
     added(&agents);
     let listed = |pattern: &str| {
@@ -53,9 +53,9 @@ fn a_list_can_be_narrowed() {
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
 }
 
-/// Report 6231: a profile that was named but is not there was replaced by another in silence.
+/// Report 6231: a missing profile was silently replaced by another.
 #[test]
-fn defect_6231_a_profile_that_is_not_there_is_never_replaced_by_another() {
+fn defect_6231_a_missing_profile_is_never_replaced_by_another() {
     let agents = agents();
     added(&agents);
     for (arguments, code) in [
@@ -86,7 +86,7 @@ fn defect_6231_a_profile_that_is_not_there_is_never_replaced_by_another() {
 }
 
 #[test]
-fn a_profile_that_is_not_there_is_not_made_the_usual_one() {
+fn a_missing_profile_cannot_become_the_default() {
     let agents = agents();
     let set = |name: &str| agents.run(&["config", "set", "core.automation-profile", name]);
     for is_furnished in [false, true] {
@@ -109,11 +109,11 @@ fn a_profile_that_is_not_there_is_not_made_the_usual_one() {
     }
 }
 
-/// What is in the environment is read with every command, and looked up by the one that needs it.
+/// Every command reads the variable; only commands that need the profile look it up.
 #[test]
-fn a_profile_of_the_environment_that_is_not_there_makes_no_plan() {
+fn a_missing_profile_in_the_environment_creates_no_plan() {
     let mut agents = agents();
-    std::fs::create_dir(agents.work().join("src")).expect("a folder");
+    std::fs::create_dir(agents.cwd().join("src")).expect("a folder");
     agents.data(&[
         "resource",
         "add",
@@ -136,7 +136,7 @@ fn a_profile_of_the_environment_that_is_not_there_makes_no_plan() {
 }
 
 #[test]
-fn a_profile_that_is_used_stays() {
+fn a_profile_in_use_cannot_be_removed() {
     let agents = agents();
     added(&agents);
     let remove = |agents: &Agents| {
@@ -174,7 +174,7 @@ fn a_profile_that_is_used_stays() {
 }
 
 #[test]
-fn profiles_that_build_on_each_other_stay_whole() {
+fn profiles_that_extend_each_other_stay_valid() {
     let agents = agents();
     added(&agents);
     write(
@@ -186,7 +186,7 @@ fn profiles_that_build_on_each_other_stay_whole() {
     let shown = agents.data(&["automation-profile", "show", "b"]);
     assert_eq!(shown["decision_automation"]["edit_code"], 0.6);
     assert_eq!(shown["guards"]["max_total_cost"], 2.0);
-    // What would go round in a circle, or break the other, is refused and changes nothing.
+    // Cycles and changes that break the other profile are refused and change nothing.
     write(&agents, "careful.yaml", "name: careful\nextends: b\n");
     let add = [
         "automation-profile",
@@ -206,11 +206,11 @@ fn profiles_that_build_on_each_other_stay_whole() {
 }
 
 #[test]
-fn a_gate_without_effect_is_not_changed_by_a_file_that_builds_on_another() {
+fn a_gate_without_effect_is_not_changed_by_extension() {
     let agents = agents();
     for (gate, why) in [
-        ("install_dependency", "plans begin no child plans"),
-        ("approve_plan", "only when a person asks"),
+        ("install_dependency", "plans start no child plans"),
+        ("approve_plan", "only when the user requests"),
     ] {
         write(
             &agents,
@@ -224,7 +224,7 @@ fn a_gate_without_effect_is_not_changed_by_a_file_that_builds_on_another() {
         assert!(told.contains(gate) && told.contains(why), "{refused:?}");
         assert!(told.contains(":3:"), "{refused:?}");
     }
-    // As in the profile it builds on, they say nothing new.
+    // The inherited values do not change anything.
     write(
         &agents,
         "idle.yaml",

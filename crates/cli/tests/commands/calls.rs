@@ -1,11 +1,11 @@
-//! `tool calls` and `tool call`: what was called, and all that it said.
+//! `tool calls` and `tool call`: calls and their output.
 
 use cleveragents_testkit::Agents;
 use serde_json::{Value, json};
 
 use super::{agents, assert_shown, shown};
 
-/// A tool that says and logs much, and fails when it is told to.
+/// A tool with much output and log, which fails on request.
 const LOUD: &str = "name: local/loud
 description: Says and logs
 read_only: true
@@ -24,9 +24,9 @@ code: |
 ";
 
 fn furnished(agents: &Agents) {
-    std::fs::write(agents.work().join("loud.yaml"), LOUD).expect("a file");
+    std::fs::write(agents.cwd().join("loud.yaml"), LOUD).expect("a file");
     agents.data(&["tool", "add", "--config", "loud.yaml"]);
-    std::fs::create_dir(agents.work().join("src")).expect("a folder");
+    std::fs::create_dir(agents.cwd().join("src")).expect("a folder");
     agents.data(&["sandbox", "create", "box", "--path", "src"]);
 }
 
@@ -35,13 +35,13 @@ fn run(agents: &Agents, arguments: &[&str]) -> Value {
     answer.json()["data"].clone()
 }
 
-/// Two calls: one that was refused, one that asked nobody.
+/// Two calls: one refused, one that needed no approval.
 fn called(agents: &Agents) {
     run(agents, &["builtin/shell", "--read-only", "command=true"]);
     run(agents, &["builtin/ask-user", "question=well?"]);
 }
 
-/// A call may take a millisecond or many, and the width of the column with it.
+/// Durations vary, and with them the width of the column.
 fn without_durations(text: &str) -> String {
     let line_without = |line: &str| {
         if let Some((before, rest)) = line.split_once("duration_s\": ")
@@ -138,7 +138,7 @@ fn the_whole_output_and_the_log_are_read_in_pages() {
             };
             from = next;
         }
-        unreachable!("pages come to an end")
+        unreachable!("the number of pages is finite")
     };
     let output: Value = serde_json::from_str(&whole("--output")).expect("JSON again");
     let lines = output["lines"].as_str().expect("lines");
@@ -159,7 +159,7 @@ fn the_whole_output_and_the_log_are_read_in_pages() {
 }
 
 #[test]
-fn a_tool_that_fails_tells_the_end_of_its_log() {
+fn a_failing_tool_reports_the_end_of_its_log() {
     let agents = agents();
     furnished(&agents);
     let ran = run(&agents, &["local/loud", "--sandbox", "box", "fail=yes"]);
@@ -171,10 +171,10 @@ fn a_tool_that_fails_tells_the_end_of_its_log() {
     );
     assert!(log.starts_with("step "), "whole lines: {log}");
     assert_eq!(ran["output_bytes"], 0, "the log is no output: {ran:#}");
-    // The model reads the same, marked as data.
+    // The model receives the same, marked as data.
     let script =
         "answers:\n- calls:\n  - {name: local_S_loud, arguments: {fail: true}}\n- text: I see\n";
-    std::fs::write(agents.work().join("script.yaml"), script).expect("a file");
+    std::fs::write(agents.cwd().join("script.yaml"), script).expect("a file");
     agents.data(&["session", "create", "--name", "s"]);
     let tell = ["session", "tell", "--session", "s", "--sandbox", "box"];
     agents.data(&[&tell[..], &["--actor", "scripted/script.yaml", "go"]].concat());

@@ -1,4 +1,4 @@
-//! `config …`, and many processes that change it at once.
+//! `config`, also with concurrent processes.
 
 use cleveragents_testkit::{Agents, Answer, Gate, proof_size};
 
@@ -36,7 +36,7 @@ fn config_unset() {
 
 #[test]
 fn config_list() {
-    // The usual database lies in the home, whose name is never of the same length.
+    // The path of the default database varies in length.
     let prepare = |agents: &Agents| {
         configured(agents);
         let url = "sqlite:///srv/agents.db";
@@ -89,7 +89,7 @@ fn flag_beats_environment_beats_project_beats_home_beats_default() {
     assert_eq!(format["level"], "flag", "{format:#}");
 }
 
-/// Report 7106: a change read and wrote the whole file, so changes made meanwhile were lost.
+/// Report 7106: a change read and wrote the whole file, so concurrent changes were lost.
 #[test]
 fn defect_7106_changes_of_many_processes_are_all_kept() {
     let keys = [
@@ -108,14 +108,14 @@ fn defect_7106_changes_of_many_processes_are_all_kept() {
             .iter()
             .map(|(key, value)| agents.behind(&gate, &["config", "set", key, value]))
             .collect();
-        // The eighth sets a key that another one sets too.
+        // The eighth process sets a key that another one sets too.
         started.push(agents.behind(&gate, &["config", "set", "cleanup.events-days", "7"]));
         gate.open();
         // The file parses at every instant.
         let watched = agents.run(&["config", "list"]);
         assert_eq!(watched.code, Some(0), "round {round}: {watched:?}");
         for child in started {
-            let answer = Answer::of(&child.wait_with_output().expect("the program ends"));
+            let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
             assert_eq!(answer.code, Some(0), "round {round}: {answer:?}");
         }
         for (key, value) in keys {

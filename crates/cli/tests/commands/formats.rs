@@ -1,4 +1,4 @@
-//! The six formats, who chooses among them, and readers that go away.
+//! The six formats, how one is chosen, and closed pipes.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -22,7 +22,7 @@ fn session_list_in_every_format() {
 }
 
 #[test]
-fn the_format_may_stand_before_and_after_the_command() {
+fn the_format_option_works_before_and_after_the_command() {
     let agents = with_weekly();
     let data = |arguments: &[&str]| {
         let answer = agents.run(arguments);
@@ -41,7 +41,7 @@ fn the_format_may_stand_before_and_after_the_command() {
     }
 }
 
-/// The format an answer is written in.
+/// The format of an output.
 fn format_of(agents: &Agents, arguments: &[&str]) -> &'static str {
     let answer = agents.run(arguments);
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -75,7 +75,7 @@ fn flag_beats_environment_beats_configuration() {
 }
 
 #[test]
-fn colour_is_only_used_where_it_is_wanted() {
+fn colour_is_only_used_where_requested() {
     let agents = with_weekly();
     let coloured = |agents: &Agents, format: &str| {
         let answer = agents.run(&["--format", format, "session", "list"]);
@@ -97,7 +97,7 @@ fn colour_is_only_used_where_it_is_wanted() {
 }
 
 #[test]
-fn text_cannot_pass_for_output_of_the_program() {
+fn text_cannot_imitate_output_of_the_program() {
     let agents = with_weekly();
     agents.data(&["session", "append", "weekly", "\u{1b}[31mred\u{7}\u{9b}1m"]);
     for format in FORMATS {
@@ -113,12 +113,12 @@ fn text_cannot_pass_for_output_of_the_program() {
             "{format}: {answer:?}"
         );
     }
-    // And what was stored is what was said.
+    // The stored text is unchanged.
     let stored = agents.contents("weekly").pop();
     assert_eq!(stored.as_deref(), Some("\u{1b}[31mred\u{7}\u{9b}1m"));
 }
 
-/// A session whose messages do not fit in a pipe.
+/// A session whose messages exceed the pipe buffer.
 fn with_much() -> Agents {
     let agents = with_weekly();
     let lines: String = (0..300)
@@ -136,7 +136,7 @@ fn with_much() -> Agents {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let agents = with_much();
     for arguments in [
         ["session", "messages", "weekly"].as_slice(),

@@ -1,10 +1,10 @@
-//! Help and completion: every command says what it is for.
+//! Help and completion of every command.
 
 use std::process::{Command, Stdio};
 
 use super::{agents, assert_shown};
 
-/// The commands below a command, by its help.
+/// Subcommands of a command, from its help.
 fn commands_below(path: &[String]) -> Vec<Vec<String>> {
     let agents = agents();
     let arguments: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
@@ -55,7 +55,7 @@ fn commands_below(path: &[String]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_command_explains_itself() {
+fn every_command_has_help() {
     let mut seen = Vec::new();
     let mut waiting = vec![Vec::new()];
     while let Some(path) = waiting.pop() {
@@ -67,7 +67,7 @@ fn every_command_explains_itself() {
 }
 
 #[test]
-fn commands_that_take_much_have_examples() {
+fn commands_with_many_options_have_examples() {
     let agents = agents();
     for path in [
         vec![],
@@ -133,7 +133,7 @@ fn completion_scripts_know_the_commands_and_parse() {
         }
     }
     let script = agents.run(&["completion", "bash"]).out;
-    let file = agents.work().join("agents.bash");
+    let file = agents.cwd().join("agents.bash");
     std::fs::write(&file, script).expect("a file");
     match Command::new("bash")
         .arg("-n")

@@ -1,4 +1,4 @@
-//! `init`: a home that is ready, and what exists is never deleted.
+//! `init`: creates the home folder and never deletes files.
 
 use cleveragents_testkit::Agents;
 
@@ -41,7 +41,7 @@ fn a_new_home_is_private() {
     assert_eq!(mode(&agents.config_file()), 0o600);
 }
 
-/// The template names every key and sets none, so it can be read at once.
+/// The template describes every key and sets none.
 #[test]
 fn the_first_configuration_file_can_be_read() {
     let agents = agents();
@@ -60,7 +60,7 @@ fn the_first_configuration_file_can_be_read() {
 }
 
 #[test]
-fn starting_anew_needs_a_yes() {
+fn reset_needs_confirmation() {
     let agents = with_weekly();
     agents.data(&["config", "set", "store.connections", "3"]);
     let before = files(agents.home());
@@ -71,7 +71,7 @@ fn starting_anew_needs_a_yes() {
 }
 
 #[test]
-fn starting_anew_moves_everything_to_a_backup() {
+fn reset_moves_everything_to_a_backup() {
     let agents = with_weekly();
     agents.data(&["config", "set", "store.connections", "3"]);
     let before = files(agents.home());
@@ -94,7 +94,7 @@ fn starting_anew_moves_everything_to_a_backup() {
         agents.data(&["config", "get", "store.connections"])["level"],
         "default"
     );
-    // The backup is a database that works.
+    // The backup is a working database.
     let url = format!("sqlite://{backup}/cleveragents.db");
     let old = agents.data(&["session", "list", "--database-url", &url]);
     assert_eq!(old["sessions"][0]["name"], "weekly");
@@ -105,7 +105,7 @@ fn starting_anew_moves_everything_to_a_backup() {
 }
 
 #[test]
-fn starting_anew_on_a_new_home_is_a_plain_init() {
+fn reset_of_a_new_home_is_a_plain_init() {
     let agents = agents();
     let report = agents.data(&["init", "--force"]);
     assert_eq!(report["backup"], serde_json::json!(null));

@@ -1,10 +1,10 @@
-//! The log of commands: where it goes, what is in it, and what never is.
+//! Log of commands: destination, content and redaction.
 
 use serde_json::Value;
 
 use crate::{agents, weekly};
 
-/// A log on standard error leaves standard output as it is.
+/// A log on standard error does not change standard output.
 #[test]
 fn verbose_commands_log_to_standard_error_only() {
     let agents = agents();
@@ -28,7 +28,7 @@ fn verbose_commands_log_to_standard_error_only() {
         );
         assert_eq!(logs("command started"), has_details, "{verbose:?}");
     }
-    // Behind the command, and as behind the flags of a type, too.
+    // Also with the flags after the command and after the flags of a resource type.
     let behind = agents.run(&["--format", "plain", "session", "list", "-v"]);
     assert!(behind.err.contains("command finished"), "{behind:?}");
     let resource = [
@@ -62,14 +62,14 @@ fn a_malformed_filter_is_refused_with_a_hint() {
             text.contains("CLEVERAGENTS_LOG") && text.contains("info,cleveragents_store=debug"),
             "{text}"
         );
-        // The command line decides against the environment.
+        // The command line takes precedence over the environment.
         assert_eq!(agents.run(&["-v", "config", "list"]).code, Some(2));
     }
     let refused = agents().run(&["--log-format", "xml", "info"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
 }
 
-/// The log of a turn has what it took, and not what was said.
+/// The log of a turn contains usage, but no messages.
 #[test]
 fn a_log_file_has_json_lines_without_texts() {
     let agents = agents().with("CLEVERAGENTS_MODEL_DEFAULT", "scripted/look.yaml");
@@ -77,7 +77,7 @@ fn a_log_file_has_json_lines_without_texts() {
                   - usage: {input_tokens: 11, output_tokens: 7}\n  calls:\n  \
                   - {id: one, name: builtin_S_output-read, arguments: {invocation: 01ARZ3NDEKTSV4RRFFQ69G5FAV}}\n\
                   - text: the-answer\n";
-    std::fs::write(agents.work().join("look.yaml"), script).expect("a file");
+    std::fs::write(agents.cwd().join("look.yaml"), script).expect("a file");
     let session = agents.create_session();
     let log = agents.home().join("agents.log");
     let path = log.to_str().expect("a path");

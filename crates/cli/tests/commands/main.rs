@@ -1,5 +1,5 @@
-//! Every command through the program, by snapshots of its whole output in a format for people and
-//! in one for programs. What differs from run to run (ids, times, paths, sizes) is filtered.
+//! Snapshots of the whole output of every command, in a human format and in JSON. Ids, times, paths
+//! and sizes are masked.
 
 mod actions;
 mod automation;
@@ -12,7 +12,7 @@ mod logs;
 mod maintenance;
 mod models;
 mod odd_paths;
-mod plan_story;
+mod plan_lifecycle;
 mod plan_views;
 mod projects;
 mod references;
@@ -33,7 +33,7 @@ fn agents() -> Agents {
     Agents::new(env!("CARGO_BIN_EXE_agents"))
 }
 
-/// A home with one session, `weekly`, that holds two messages.
+/// A home with one session, `weekly`, that has two messages.
 fn with_weekly() -> Agents {
     let agents = agents();
     weekly(&agents);
@@ -62,7 +62,7 @@ fn weekly(agents: &Agents) {
     agents.data(&[&["session", "append", "weekly"], answer.as_slice()].concat());
 }
 
-/// The whole answer as one text.
+/// The whole output as one text.
 fn transcript(agents: &Agents, arguments: &[&str], answer: &Answer) -> String {
     let mut text = format!("$ agents {}\n{}", arguments.join(" "), answer.out);
     if !answer.err.is_empty() {
@@ -78,7 +78,7 @@ fn transcript(agents: &Agents, arguments: &[&str], answer: &Answer) -> String {
         .replace(&folder.display().to_string(), "[folder]")
 }
 
-/// Runs a command on two homes made alike, as people and as programs see it.
+/// Runs a command on two equal homes, in a human format and in JSON.
 fn shown(prepare: impl Fn(&Agents), arguments: &[&str]) -> String {
     ["plain", "json"]
         .map(|format| {
@@ -99,7 +99,7 @@ fn assert_shown(name: &str, text: &str) {
     for (pattern, replacement) in [
         (r"sha256:[0-9a-f]{64}", "sha256:[hash]"),
         (r"\b01[0-9A-HJKMNP-TV-Z]{24}\b", "[id]"),
-        // Also behind the `m` that ends a colour.
+        // Also after the `m` that ends a colour sequence.
         (r"(\b|m)01[0-9A-HJKMNP-TV-Z]{6,23}\b", "${1}[id…]"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
         (r"(duration_ms\x22?): \d+", "$1: [ms]"),

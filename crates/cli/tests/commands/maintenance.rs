@@ -18,7 +18,7 @@ fn info() {
 }
 
 #[test]
-fn looking_around_makes_nothing() {
+fn read_commands_create_nothing() {
     let agents = agents();
     let commands: [&[&str]; 6] = [
         &["version"],
@@ -62,7 +62,7 @@ fn db_vacuum() {
 }
 
 #[test]
-fn vacuum_gives_the_space_of_deleted_sessions_back() {
+fn vacuum_reclaims_the_space_of_deleted_sessions() {
     let agents = with_weekly();
     let lines: String = (0..3_000)
         .map(|index| {
@@ -111,7 +111,7 @@ fn diagnostics() {
 }
 
 #[test]
-fn diagnostics_close_a_database_that_others_could_read() {
+fn diagnostics_restrict_a_database_that_others_could_read() {
     use std::os::unix::fs::PermissionsExt as _;
     let agents = with_weekly();
     let path = agents.database();
@@ -135,14 +135,14 @@ fn diagnostics_close_a_database_that_others_could_read() {
 }
 
 #[test]
-fn the_demo_ends_well_and_leaves_nothing() {
+fn the_demo_succeeds_and_leaves_nothing() {
     let agents = agents();
     let answer = agents.run(&["demo"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(!agents.home().exists(), "it works on a temporary database");
 }
 
-/// The facts of the stop whose title holds these words.
+/// The facts of the demo step whose title contains these words.
 fn facts<'d>(data: &'d serde_json::Value, words: &str) -> &'d serde_json::Value {
     let stops = data["stops"].as_array().expect("stops");
     let stop = stops.iter().find(|stop| {
@@ -153,15 +153,15 @@ fn facts<'d>(data: &'d serde_json::Value, words: &str) -> &'d serde_json::Value 
 }
 
 #[test]
-fn the_demo_tells_the_whole_story_of_a_plan() {
+fn the_demo_runs_a_whole_plan() {
     let agents = agents();
-    // What a person has set does not lead the story astray.
+    // The user's settings do not affect the demo.
     let output = agents
         .command(["--format", "json", "demo"])
         .env("CLEVERAGENTS_AUTOMATION_PROFILE", "full-auto")
         .env("CLEVERAGENTS_MODEL_DEFAULT", "openai/nobody")
         .output();
-    let answer = Answer::of(&output.expect("the program starts"));
+    let answer = Answer::from_output(&output.expect("the program starts"));
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(!agents.home().exists(), "it works in a temporary folder");
     let data = &answer.json()["data"];
@@ -172,23 +172,23 @@ fn the_demo_tells_the_whole_story_of_a_plan() {
         .filter_map(|call| call["outcome"].as_str())
         .collect();
     assert_eq!(outcomes, ["succeeded", "refused"]);
-    let judged = facts(data, "judged");
-    assert_eq!(judged["exit_code"], 5);
-    let found = judged["test_in_sandbox"].as_str().expect("a line");
+    let validated = facts(data, "validated");
+    assert_eq!(validated["exit_code"], 5);
+    let found = validated["test_in_sandbox"].as_str().expect("a line");
     assert!(found.starts_with("FAILED: ten pieces"), "{found}");
-    let progress = judged["progress"].as_array().expect("lines");
+    let progress = validated["progress"].as_array().expect("lines");
     assert!(
         progress.iter().any(|line| line
             .as_str()
             .is_some_and(|line| line.contains("local/tests"))),
         "{progress:?}"
     );
-    assert_eq!(facts(data, "mended")["passed"][0], "local/tests");
-    let patch = facts(data, "look at")["patch"].as_str().expect("a patch");
+    assert_eq!(facts(data, "fixes")["passed"][0], "local/tests");
+    let patch = facts(data, "review")["patch"].as_str().expect("a patch");
     assert!(patch.contains("-  echo $(( $1 + $2 ))"), "{patch}");
     assert!(patch.contains("9 / 10"), "{patch}");
-    let back = facts(data, "forward again");
-    assert_eq!(back["test_when_back"], judged["test_in_sandbox"]);
+    let back = facts(data, "redo");
+    assert_eq!(back["test_when_back"], validated["test_in_sandbox"]);
     let applied = facts(data, "Applied");
     assert_eq!(applied["refused_with"], "CA-0645");
     assert_eq!(applied["state"], "applied");

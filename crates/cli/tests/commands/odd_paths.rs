@@ -1,4 +1,4 @@
-//! Paths that are not UTF-8 are paths like others.
+//! Paths that are not UTF-8.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,9 +7,9 @@ use cleveragents_testkit::Answer;
 
 use crate::agents;
 
-/// Commands that name a path in their JSON used to panic, some of them after they had stored something.
+/// Commands with such a path in their JSON used to panic, some of them after storing data.
 #[test]
-fn issue_16_25_paths_that_are_not_utf_8_are_shown_and_not_panicked_about() {
+fn issue_16_25_paths_that_are_not_utf_8_are_shown_without_panic() {
     let folder = tempfile::tempdir().expect("a folder");
     let odd = |name: &[u8]| folder.path().join(OsStr::from_bytes(name));
     let home = odd(b"home-\xff");
@@ -17,7 +17,7 @@ fn issue_16_25_paths_that_are_not_utf_8_are_shown_and_not_panicked_about() {
     let run = |arguments: &[&OsStr]| {
         let whole = [&["--format", "json"].map(OsStr::new)[..], arguments].concat();
         let output = agents.command(whole).output().expect("it runs");
-        let answer = Answer::of(&output);
+        let answer = Answer::from_output(&output);
         assert_eq!(answer.code, Some(0), "{arguments:?}: {answer:?}");
         answer.json()["data"].clone()
     };
@@ -41,6 +41,6 @@ fn issue_16_25_paths_that_are_not_utf_8_are_shown_and_not_panicked_about() {
     let listed = plain("session list");
     assert_eq!(listed["summary"]["total"], 2, "{listed}");
     let diagnostics = agents.command(["--format", "json", "diagnostics"]).output();
-    let diagnostics = Answer::of(&diagnostics.expect("it runs"));
+    let diagnostics = Answer::from_output(&diagnostics.expect("it runs"));
     assert_ne!(diagnostics.code, Some(101), "{diagnostics:?}");
 }

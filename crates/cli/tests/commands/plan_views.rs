@@ -1,10 +1,11 @@
-//! Everything that shows plans, on a home whose plans are made by the functions of the store.
+//! Commands that show plans. The plans are created directly in the database.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_domain::{
-    AutomationGate, DecisionId, DecisionType, GateAction, Move, NewDecision, PlanId, Waiting,
+    AutomationGate, DecisionId, DecisionType, GateAction, NewDecision, PlanId, StageTransition,
+    Waiting,
 };
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options, plans as stored};
 use cleveragents_testkit::plans::{
@@ -17,14 +18,14 @@ use serde_json::{Value, json};
 use super::{agents, assert_shown, shown, transcript};
 
 fn engine(agents: &Agents) -> Arc<Engine> {
-    // The program makes its home first.
+    // The program creates its home first.
     agents.data(&["plan", "list"]);
     let url = DatabaseUrl::file(&agents.database(), Path::new("/"));
     let cache = EngineCache::new(Options::default());
     cache.open(&url).expect("the database of the home")
 }
 
-/// A plan that has its strategy.
+/// A plan with a strategy.
 fn planned(agents: &Agents) -> (Arc<Engine>, PlanId, Decisions) {
     let engine = engine(agents);
     let plan = store(&engine, &new_plan("fix-tests-1"));
@@ -33,8 +34,7 @@ fn planned(agents: &Agents) -> (Arc<Engine>, PlanId, Decisions) {
     (engine, plan, made)
 }
 
-/// Makes durations the same in every run: work on all plans begins in the far future, and takes no
-/// time at all.
+/// Makes durations reproducible: the work of all plans starts in the far future and takes no time.
 fn timeless(agents: &Agents) {
     TestDatabase::write_file(
         &agents.database(),
@@ -50,7 +50,7 @@ fn errored(agents: &Agents) {
         "message": "the tests fail", "tool": "builtin/shell", "step": "2 of 2",
         "checkpoint": "cp_2", "is_retriable": true, "error_category": "VALIDATION",
     });
-    fail(&engine, plan, Move::FailExecute, &error);
+    fail(&engine, plan, StageTransition::FailExecute, &error);
     timeless(agents);
 }
 
@@ -74,14 +74,18 @@ fn applied(agents: &Agents) {
     advance(
         &engine,
         plan,
-        &[Move::CompleteExecute, Move::QueueApply, Move::StartApply],
+        &[
+            StageTransition::CompleteExecute,
+            StageTransition::QueueApply,
+            StageTransition::StartApply,
+        ],
     );
     write(&engine, move |unit| {
-        let along = stored::Along {
+        let along = stored::TransitionDetails {
             report: Some(json!({"artifacts": 2, "commit": "done"})),
-            ..stored::Along::default()
+            ..stored::TransitionDetails::default()
         };
-        stored::advance(unit, plan, Move::CompleteApply, &along)
+        stored::advance(unit, plan, StageTransition::CompleteApply, &along)
     });
     timeless(agents);
     TestDatabase::write_file(
@@ -168,7 +172,7 @@ fn an_errored_plan_is_an_error_with_its_own_facts() {
     }
 }
 
-/// Ids are shown as short as they can be, which depends on how near each other they were made.
+/// The length of short ids depends on the other ids.
 fn without_ids(text: &str) -> String {
     let is_id_letter = |letter: char| letter.is_ascii_digit() || letter.is_ascii_uppercase();
     let mut shown = String::new();
@@ -209,7 +213,7 @@ fn plan_tree() {
         );
     }
     let written = agents.data(&["plan", "tree", "--as", "svg", "--output", "tree.svg"]);
-    let picture = std::fs::read_to_string(agents.work().join("tree.svg")).expect("a picture");
+    let picture = std::fs::read_to_string(agents.cwd().join("tree.svg")).expect("a picture");
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
     assert_eq!(written["bytes"], picture.len());
     let shallow = agents.data(&["plan", "tree", "--depth", "1"]);
@@ -218,7 +222,7 @@ fn plan_tree() {
     assert_eq!(shallow["summary"]["nodes"], 4);
 }
 
-/// A chain of so many decisions, each below the one before.
+/// A chain of `count` decisions, each below the previous one.
 fn chain(agents: &Agents, length: usize) -> Vec<DecisionId> {
     let engine = engine(agents);
     let plan = store(&engine, &new_plan("deep"));
@@ -237,7 +241,7 @@ fn chain(agents: &Agents, length: usize) -> Vec<DecisionId> {
 }
 
 #[test]
-fn a_deep_chain_is_drawn_whole_in_every_form() {
+fn a_deep_chain_is_drawn_completely_in_every_format() {
     const LENGTH: usize = 3_000;
     let agents = agents();
     let ids = chain(&agents, LENGTH);
@@ -248,7 +252,7 @@ fn a_deep_chain_is_drawn_whole_in_every_form() {
         let longest = answer.out.lines().map(|line| line.chars().count()).max();
         assert!(longest.is_some_and(|longest| longest < 200), "{format}");
     }
-    // A reader of JSON can follow, and finds every decision once.
+    // A reader of the JSON finds every decision once.
     let data = agents.data(&["plan", "tree"]);
     let mut found = Vec::new();
     let mut ahead = vec![&data["tree"]];
@@ -297,9 +301,9 @@ fn plan_explain() {
     assert!(answer.err.contains("CA-1150"), "{answer:?}");
 }
 
-/// A plan with a sandbox in which one file is changed, one made and one removed.
+/// A plan with a sandbox in which one file is changed, one created and one removed.
 fn worked(agents: &Agents) -> (Arc<Engine>, PlanId) {
-    let folder = agents.work().join("src");
+    let folder = agents.cwd().join("src");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::write(folder.join("sum.py"), "def add(a, b):\n    return a - b\n").expect("a file");
     std::fs::write(folder.join("old.py"), "gone = 1\n").expect("a file");
@@ -331,20 +335,20 @@ fn plan_diff_and_artifacts() {
 }
 
 #[test]
-fn defect_9231_the_diff_is_what_applying_then_does() {
+fn defect_9231_the_diff_equals_the_applied_changes() {
     let agents = agents();
     let (_, plan) = worked(&agents);
     let before = agents.data(&["plan", "artifacts", &plan.to_string()]);
     let patch = agents.run(&["--format", "plain", "plan", "diff", &plan.to_string()]);
-    let copy = agents.work().join("copy");
+    let copy = agents.cwd().join("copy");
     std::fs::create_dir(&copy).expect("a folder");
     for name in ["sum.py", "old.py"] {
-        std::fs::copy(agents.work().join("src").join(name), copy.join(name)).expect("copied");
+        std::fs::copy(agents.cwd().join("src").join(name), copy.join(name)).expect("copied");
     }
-    std::fs::write(agents.work().join("p.patch"), &patch.out).expect("a file");
+    std::fs::write(agents.cwd().join("p.patch"), &patch.out).expect("a file");
     let applied = std::process::Command::new("git")
         .args(["apply", "../p.patch"])
-        .env("GIT_CEILING_DIRECTORIES", agents.work())
+        .env("GIT_CEILING_DIRECTORIES", agents.cwd())
         .current_dir(&copy)
         .output()
         .expect("git runs");
@@ -357,8 +361,8 @@ fn defect_9231_the_diff_is_what_applying_then_does() {
             .map(|(path, bytes)| (path.replace(&prefix, ""), bytes))
             .collect()
     };
-    assert_eq!(inside(&copy), inside(&agents.work().join("src")));
-    // The paths are still told when the sandbox is gone, the lines are not.
+    assert_eq!(inside(&copy), inside(&agents.cwd().join("src")));
+    // Without the sandbox, the paths are still shown, but not the lines.
     let after = agents.data(&["plan", "artifacts", &plan.to_string()]);
     let paths = |data: &Value| -> Vec<Value> {
         let all = data["artifacts"].as_array().expect("artifacts");
@@ -369,7 +373,7 @@ fn defect_9231_the_diff_is_what_applying_then_does() {
 }
 
 #[test]
-fn a_sandbox_that_somebody_works_in_can_still_be_looked_at() {
+fn a_sandbox_in_use_can_still_be_shown() {
     let agents = agents();
     let (engine, _) = worked(&agents);
     let sandboxes =
@@ -401,7 +405,7 @@ fn plan_log() {
     );
     let agents = agents();
     applied(&agents);
-    // It is over, so that following it comes to an end.
+    // The plan has finished, so following its log ends.
     let all = agents.data(&["plan", "log"]);
     let follow = ["plan", "log", "--follow", "--limit", "2"];
     let answer = agents.run(&[&["--format", "json"], &follow[..]].concat());
@@ -425,16 +429,20 @@ fn following_a_log_ends_with_the_plan() {
         .command(["plan", "log", "--follow", "--limit", "1"])
         .spawn()
         .expect("it starts");
-    advance(&engine, plan, &[Move::QueueExecute, Move::Cancel]);
+    advance(
+        &engine,
+        plan,
+        &[StageTransition::QueueExecute, StageTransition::Cancel],
+    );
     let output = follower.wait_with_output().expect("it ends");
-    let answer = cleveragents_testkit::Answer::of(&output);
+    let answer = cleveragents_testkit::Answer::from_output(&output);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     let last = answer.out.lines().last().expect("a line");
-    assert!(last.contains("given up"), "{answer:?}");
+    assert!(last.contains("cancelled"), "{answer:?}");
 }
 
 #[test]
-fn waiting_for_a_plan_tells_how_it_stands() {
+fn waiting_for_a_plan_reports_its_state() {
     let wait = |prepare: &dyn Fn(&Agents)| {
         let agents = agents();
         prepare(&agents);
@@ -449,32 +457,36 @@ fn waiting_for_a_plan_tells_how_it_stands() {
     assert_eq!(wait(&applied).code, Some(0));
     let answer = wait(&|agents| {
         let (engine, plan, _) = planned(agents);
-        advance(&engine, plan, &[Move::Cancel]);
+        advance(&engine, plan, &[StageTransition::Cancel]);
     });
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.err.contains("CA-1152"), "{answer:?}");
-    // Nobody works on this one.
+    // No process runs this one.
     let agents = agents();
     planned(&agents);
     let answer = agents.run(&["plan", "wait", "fix-tests-1", "--timeout", "0"]);
     assert_eq!(answer.code, Some(4), "{answer:?}");
-    assert!(answer.err.contains("nobody works on plan"), "{answer:?}");
+    assert!(answer.err.contains("no process runs plan"), "{answer:?}");
 }
 
 #[test]
-fn waiting_goes_on_until_the_plan_stands() {
+fn waiting_continues_until_the_plan_stops() {
     let agents = agents();
     let (engine, plan, _) = planned(&agents);
     let mut waiter = agents
         .command(["plan", "wait", "fix-tests-1"])
         .spawn()
         .expect("it starts");
-    advance(&engine, plan, &[Move::QueueExecute, Move::StartExecute]);
+    advance(
+        &engine,
+        plan,
+        &[StageTransition::QueueExecute, StageTransition::StartExecute],
+    );
     assert!(
         waiter.try_wait().expect("it can be asked").is_none(),
         "it waits"
     );
-    advance(&engine, plan, &[Move::Cancel]);
+    advance(&engine, plan, &[StageTransition::Cancel]);
     let output = waiter.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
 }
@@ -505,7 +517,7 @@ fn plan_checkpoints() {
     };
     assert_eq!(count(), 4);
     for (name, code, told) in [
-        ("cp_1", 4, "its beginning"),
+        ("cp_1", 4, "the first one"),
         ("last", 4, "the newest"),
         ("cp_9", 3, "no checkpoint"),
     ] {
@@ -513,9 +525,9 @@ fn plan_checkpoints() {
         assert_eq!(answer.code, Some(code), "{answer:?}");
         assert!(answer.err.contains(told), "{answer:?}");
     }
-    assert_eq!(delete(&["cp_2"], false).code, Some(5), "nobody confirms");
+    assert_eq!(delete(&["cp_2"], false).code, Some(5), "not confirmed");
     assert_eq!(count(), 4, "all or none");
-    // Not while somebody works on it, nor when it was cut off.
+    // Refused while a process runs the plan, and after it was interrupted.
     let leases = cleveragents_application::LeaseService::new(Arc::clone(&engine));
     let subject = cleveragents_domain::LeaseSubject::new("plan", plan);
     let lease = leases
@@ -525,22 +537,26 @@ fn plan_checkpoints() {
     assert_eq!(answer.code, Some(4), "{answer:?}");
     assert!(answer.err.contains("CA-1143"), "{answer:?}");
     drop(lease);
-    advance(&engine, plan, &[Move::QueueExecute, Move::StartExecute]);
+    advance(
+        &engine,
+        plan,
+        &[StageTransition::QueueExecute, StageTransition::StartExecute],
+    );
     let answer = delete(&["cp_2"], true);
     assert!(answer.err.contains("CA-1142"), "{answer:?}");
-    advance(&engine, plan, &[Move::CompleteExecute]);
+    advance(&engine, plan, &[StageTransition::CompleteExecute]);
     assert_eq!(count(), 4);
     let answer = delete(&["cp_2", "good"], true);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(count(), 2);
-    // Numbers are not given out again.
+    // Numbers are not reused.
     agents.data(&["sandbox", "checkpoint", "box", "--label", "next"]);
     let data = agents.data(&["plan", "checkpoint", "list"]);
     assert_eq!(data["checkpoints"][2]["id"], "cp_5");
 }
 
 #[test]
-fn a_plan_that_is_not_there_is_told_with_its_neighbours() {
+fn the_error_for_a_missing_plan_lists_similar_ones() {
     let agents = agents();
     planned(&agents);
     let answer = agents.run(&["plan", "status", "fix-test-1"]);

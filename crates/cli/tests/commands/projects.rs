@@ -1,4 +1,4 @@
-//! `project …`: what each command shows.
+//! `project`: output of each command.
 
 use cleveragents_testkit::Agents;
 
@@ -89,7 +89,7 @@ fn project_delete() {
     );
 }
 
-/// A server in a name is no alias behind a colon.
+/// A server prefix in a name is not an alias.
 #[test]
 fn a_resource_of_a_server_may_have_an_alias() {
     let agents = agents();

@@ -1,4 +1,4 @@
-//! How a person says which session they mean.
+//! References to sessions.
 
 use super::{agents, with_weekly};
 
@@ -16,9 +16,9 @@ fn a_session_is_found_by_id_prefix_and_name() {
     }
 }
 
-/// A list shows prefixes that are long enough to be given back.
+/// The prefixes in a list are long enough to use as references.
 #[test]
-fn what_a_list_shows_can_be_given_back() {
+fn ids_in_a_list_can_be_used_as_references() {
     let agents = agents();
     for index in 0..12 {
         agents.data(&["session", "create", "--name", &format!("s{index}")]);
@@ -41,7 +41,7 @@ fn what_a_list_shows_can_be_given_back() {
 }
 
 #[test]
-fn a_name_of_two_sessions_still_leaves_their_ids() {
+fn sessions_that_share_a_name_are_found_by_id() {
     let agents = agents();
     for _ in 0..2 {
         agents.data(&["session", "create", "--name", "same"]);

@@ -1,4 +1,4 @@
-//! `resource …`: what each command shows, and several programs at once.
+//! `resource`: output of each command, and concurrent processes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn git(agents: &Agents, folder: &str, arguments: &[&str]) {
     let output = Command::new("git")
         .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"])
         .args(arguments)
-        .current_dir(agents.work().join(folder))
+        .current_dir(agents.cwd().join(folder))
         .env("GIT_COMMITTER_DATE", "2026-01-31T12:00:00Z")
         .env("GIT_AUTHOR_DATE", "2026-01-31T12:00:00Z")
         .output()
@@ -24,9 +24,9 @@ fn git(agents: &Agents, folder: &str, arguments: &[&str]) {
 
 /// A repository `shop` with a development container, and a folder `docs`.
 pub(super) fn files(agents: &Agents) {
-    let shop = agents.work().join("shop");
+    let shop = agents.cwd().join("shop");
     std::fs::create_dir_all(shop.join(".devcontainer")).expect("a folder");
-    std::fs::create_dir_all(agents.work().join("docs")).expect("a folder");
+    std::fs::create_dir_all(agents.cwd().join("docs")).expect("a folder");
     let described = "{ // comments are allowed\n  \"name\": \"shop-dev\",\n}";
     std::fs::write(shop.join(".devcontainer/devcontainer.json"), described).expect("a file");
     git(agents, "shop", &["init", "-q", "-b", "main"]);
@@ -55,7 +55,7 @@ const DATABASE: &str = "cleveragents:\n  version: \"3.0\"\nresource_type:\n  nam
     description: How many connections\n  sandbox_strategy: transaction_rollback\n";
 
 fn database_type(agents: &Agents) {
-    std::fs::write(agents.work().join("database.yaml"), DATABASE).expect("a file");
+    std::fs::write(agents.cwd().join("database.yaml"), DATABASE).expect("a file");
     agents.data(&["resource", "type", "add", "--config", "database.yaml"]);
 }
 
@@ -92,7 +92,7 @@ fn resource_add_update() {
 fn resource_add_with_a_broken_container() {
     let broken = |agents: &Agents| {
         files(agents);
-        let path = agents.work().join("shop/.devcontainer/devcontainer.json");
+        let path = agents.cwd().join("shop/.devcontainer/devcontainer.json");
         std::fs::write(path, "{ \"name\": ").expect("a file");
     };
     let arguments = ["resource", "add", "git-checkout", "shop", "--path", "shop"];
@@ -131,7 +131,7 @@ fn resource_show() {
 fn resource_inspect() {
     let changed = |agents: &Agents| {
         shop(agents);
-        std::fs::write(agents.work().join("shop/new.txt"), "new").expect("a file");
+        std::fs::write(agents.cwd().join("shop/new.txt"), "new").expect("a file");
     };
     assert_shown(
         "resource_inspect",
@@ -139,14 +139,14 @@ fn resource_inspect() {
     );
 }
 
-/// Comparing a file may mean running its filter, and that would be a command of the repository's.
+/// Comparing a file could run a filter, which is a command of the repository.
 #[test]
-fn looking_at_a_repository_runs_no_filter_of_it() {
+fn inspecting_a_repository_runs_no_filter() {
     let agents = agents();
     shop(&agents);
-    let trace = agents.work().join("trace");
+    let trace = agents.cwd().join("trace");
     let filter = format!("sh -c \"touch '{}'; cat\"", trace.display());
-    let shop = agents.work().join("shop");
+    let shop = agents.cwd().join("shop");
     std::fs::write(shop.join(".gitattributes"), "* filter=tracing\n").expect("a file");
     std::fs::write(shop.join("file.txt"), "first\n").expect("a file");
     git(&agents, "shop", &["add", "-A"]);
@@ -211,7 +211,7 @@ fn resource_remove() {
 #[test]
 fn resource_types() {
     let file = |agents: &Agents| {
-        std::fs::write(agents.work().join("database.yaml"), DATABASE).expect("a file");
+        std::fs::write(agents.cwd().join("database.yaml"), DATABASE).expect("a file");
     };
     let add = ["resource", "type", "add", "--config", "database.yaml"];
     assert_shown("resource_type_add", &shown(file, &add));
@@ -241,9 +241,9 @@ fn resource_type_list_names_every_type() {
     );
 }
 
-/// The flags of a command are those that the type declares.
+/// The type declares the flags of the command.
 #[test]
-fn a_type_brings_its_flags() {
+fn a_type_declares_its_flags() {
     let agents = agents();
     database_type(&agents);
     let help = agents.run(&["resource", "add", "database", "--help"]);
@@ -272,9 +272,9 @@ fn a_type_brings_its_flags() {
     assert_eq!(made["resource"]["properties"]["pool"], 5);
 }
 
-/// What every command has may stand behind the flags of a type too.
+/// Global options may also follow the flags of a type.
 #[test]
-fn the_options_of_every_command_may_stand_behind_the_flags() {
+fn global_options_may_follow_the_flags_of_a_type() {
     let agents = agents();
     files(&agents);
     for (index, option) in [
@@ -308,7 +308,7 @@ fn the_options_of_every_command_may_stand_behind_the_flags() {
         "sqlite:other.db",
     ];
     assert_eq!(agents.run(&elsewhere).code, Some(0));
-    assert!(agents.work().join("other.db").exists());
+    assert!(agents.cwd().join("other.db").exists());
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn passwords_are_never_shown() {
     assert!(!answer.err.contains("secret"), "{answer:?}");
 }
 
-/// The home and, where there is a server, PostgreSQL.
+/// The home and, if a server is available, PostgreSQL.
 fn places() -> Vec<(Option<TestDatabase>, Agents)> {
     let server = TestDatabase::postgres().map(|database| {
         let agents = agents().on(&database.url);
@@ -377,12 +377,12 @@ fn race(agents: &Agents, commands: &[Vec<&str>]) -> Vec<Answer> {
     gate.open();
     started
         .into_iter()
-        .map(|child| Answer::of(&child.wait_with_output().expect("the program ends")))
+        .map(|child| Answer::from_output(&child.wait_with_output().expect("the program ends")))
         .collect()
 }
 
 #[test]
-fn of_programs_that_register_one_name_at_once_one_succeeds() {
+fn one_of_many_concurrent_registrations_of_a_name_succeeds() {
     for (_database, agents) in places() {
         files(&agents);
         let command = vec!["resource", "add", "git-checkout", "shop", "--path", "shop"];
@@ -408,10 +408,10 @@ fn of_programs_that_register_one_name_at_once_one_succeeds() {
 }
 
 #[test]
-fn programs_that_link_at_once_never_close_a_circle() {
+fn concurrent_links_never_create_a_cycle() {
     for (_database, agents) in places() {
         for name in ["a", "b"] {
-            std::fs::create_dir(agents.work().join(name)).expect("a folder");
+            std::fs::create_dir(agents.cwd().join(name)).expect("a folder");
             agents.data(&["resource", "add", "fs-directory", name, "--path", name]);
         }
         for _ in 0..3 {
@@ -445,6 +445,6 @@ fn a_relative_path_starts_at_the_working_folder() {
         "--path",
         "shop/../docs",
     ]);
-    let expected: PathBuf = std::fs::canonicalize(agents.work().join("docs")).expect("there");
+    let expected: PathBuf = std::fs::canonicalize(agents.cwd().join("docs")).expect("there");
     assert_eq!(made["resource"]["location"].as_str(), expected.to_str());
 }

@@ -1,4 +1,4 @@
-//! `safety …`: the profiles there are, what is in force, and who said so.
+//! `safety`: profiles, the limits in effect, and their sources.
 
 use cleveragents_testkit::Agents;
 use serde_json::Value;
@@ -13,11 +13,11 @@ guards: {max_tool_calls_per_step: 8}
 ";
 
 fn project(agents: &Agents) {
-    let folder = agents.work().join(".cleveragents");
+    let folder = agents.cwd().join(".cleveragents");
     std::fs::create_dir_all(&folder).expect("a folder");
     let config = "[safety]\nprofile = \"team.yaml\"\nallow-tools = \"builtin/*, local/x\"\n";
     std::fs::write(folder.join("config.toml"), config).expect("a file");
-    std::fs::write(agents.work().join("team.yaml"), TEAM).expect("a file");
+    std::fs::write(agents.cwd().join("team.yaml"), TEAM).expect("a file");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn in_force(agents: &Agents, options: &[&str]) -> Value {
 }
 
 #[test]
-fn without_a_choice_the_standard_profile_holds_and_a_project_narrows_it() {
+fn the_standard_profile_is_the_default_and_a_project_restricts_it() {
     let agents = agents();
     let standard = in_force(&agents, &[]);
     assert_eq!(standard["profile"]["allow_unsafe_tools"], false);
@@ -59,22 +59,22 @@ fn without_a_choice_the_standard_profile_holds_and_a_project_narrows_it() {
         "unrestricted",
     ];
     agents.data(&set);
-    // What comes with the code is heard, and allows nothing more.
+    // Settings in the repository apply, but allow nothing more.
     let narrowed = in_force(&agents, &[]);
     assert_eq!(narrowed["profile"], standard["profile"]);
     assert_eq!(narrowed["said"].as_array().expect("a list").len(), 2);
-    // The person may choose, in a file of theirs or for one command.
+    // The user may choose, in their own file or for one command.
     agents.data(&["config", "set", "safety.profile", "unrestricted"]);
     let chosen = in_force(&agents, &[]);
     assert_eq!(chosen["profile"]["allow_unsafe_tools"], true);
-    // And an option narrows again what they chose.
+    // An option restricts the choice further.
     let careful = in_force(&agents, &["--safety", "read-only"]);
     assert_eq!(careful["profile"]["allow_changes"], false);
     assert_eq!(careful["profile"]["allow_unsafe_tools"], false);
 }
 
 #[test]
-fn every_level_is_heard() {
+fn every_level_applies() {
     let agents = agents().with("CLEVERAGENTS_SAFETY_DENY_TOOLS", "builtin/git-*");
     project(&agents);
     agents.data(&["config", "set", "safety.max-calls", "5"]);
@@ -92,8 +92,8 @@ fn every_level_is_heard() {
     assert_eq!(guards["max_tool_calls_per_step"], 5, "the least of 5 and 8");
     assert_eq!(guards["require_approval_for_writes"], true);
     assert_eq!(here["profile"]["max_total_cost"], 2.5);
-    // A path of a project is seen from its folder, wherever in it the work is done.
-    let inner = agents.work().join("deep/inside");
+    // A path in a project file is relative to the project folder, wherever the command runs.
+    let inner = agents.cwd().join("deep/inside");
     std::fs::create_dir_all(&inner).expect("a folder");
     let output = agents
         .command(["--format", "json", "safety", "show"])

@@ -1,4 +1,4 @@
-//! `session …`: what each command shows.
+//! `session`: output of each command.
 
 use cleveragents_testkit::Agents;
 
@@ -163,7 +163,7 @@ fn a_stream_is_acknowledged_line_by_line() {
 }
 
 #[test]
-fn an_exported_session_is_imported_as_it_was() {
+fn an_exported_session_is_imported_unchanged() {
     let agents = with_weekly();
     agents.data(&["session", "export", "weekly", "--output", "weekly.json"]);
     let imported = agents.data(&["session", "import", "--input", "weekly.json"]);
@@ -178,7 +178,7 @@ fn an_exported_session_is_imported_as_it_was() {
     };
     let original = imported["merge"]["existing"].as_str().expect("an id");
     assert_eq!(strip(agents.messages(id)), strip(agents.messages(original)));
-    // And once more: the second export differs from the first in the ids alone.
+    // The second export differs from the first only in ids.
     let show = |id: &str| agents.data(&["session", "show", id])["session_summary"].clone();
     let (mut first, mut second) = (show(original), show(id));
     for summary in [&mut first, &mut second] {
@@ -189,7 +189,7 @@ fn an_exported_session_is_imported_as_it_was() {
 }
 
 #[test]
-fn a_text_is_taken_from_standard_input_without_its_last_line_feed() {
+fn text_from_standard_input_loses_its_last_line_feed() {
     let agents = with_weekly();
     for (input, stored) in [
         ("a\nb\n", "a\nb"),
@@ -277,13 +277,13 @@ fn lists_are_filtered_sorted_and_paged() {
     );
     assert_eq!(names(&["--since", "2999-01-01T00:00:00Z"]), [""; 0]);
     assert_eq!(names(&["--limit", "0"]), [""; 0]);
-    // A wildcard of the database is a character like any other.
+    // A wildcard of the database is an ordinary character.
     assert_eq!(names(&["--name", "%"]), [""; 0]);
     assert_eq!(names(&["--name", "week_y"]), [""; 0]);
 }
 
 #[test]
-fn a_deleted_session_takes_its_messages_along() {
+fn deleting_a_session_deletes_its_messages() {
     let agents = with_weekly();
     agents.data(&["session", "search", "races"]);
     agents.data(&["session", "delete", "weekly", "--yes"]);

@@ -1,4 +1,4 @@
-//! `skill …`: what each command shows, and skills whose tools run by hand and by the wish of a model.
+//! `skill`: output of each command, and calls of skill tools by users and models.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{agents, assert_shown, shown};
 
 fn write(agents: &Agents, name: &str, text: &str) {
-    let place = agents.work().join(name);
+    let place = agents.cwd().join(name);
     std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
     std::fs::write(place, text).expect("a file");
 }
@@ -34,7 +34,7 @@ fn examples_in(agents: &Agents) {
     }
 }
 
-/// All examples registered, and a sandbox `fix` of a folder with a text.
+/// All examples are registered, with a sandbox `fix` of a folder with a text.
 fn furnished(agents: &Agents) {
     examples_in(agents);
     for path in ["files.yaml", "writing.yaml", "text-figures"] {
@@ -45,7 +45,7 @@ fn furnished(agents: &Agents) {
 }
 
 #[test]
-fn every_example_is_good_and_registered() {
+fn every_example_is_valid_and_registered() {
     let agents = agents();
     furnished(&agents);
     let listed = agents.data(&["skill", "list"]);
@@ -108,7 +108,7 @@ fn skill_remove() {
 }
 
 #[test]
-fn what_departs_from_the_standard_is_added_with_a_warning_and_not_valid() {
+fn deviations_from_the_standard_are_added_with_a_warning_and_not_valid() {
     let agents = agents();
     write(
         &agents,
@@ -150,7 +150,7 @@ fn skills_of_the_home_are_found_and_those_of_a_project_only_offered() {
     assert_eq!(listed["offered"], json!([]));
 }
 
-/// A script of a skill is confined like any other command: it writes in the sandbox and nowhere else.
+/// A script of a skill is confined like any other command: it can write only in the sandbox.
 #[test]
 fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
     let agents = agents();
@@ -168,7 +168,7 @@ fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
     ];
     let told = agents.data(&[&run[..], &[&input]].concat());
     assert_eq!(told["output"], "letter.txt: 3 words, 2 lines\n");
-    // Without the skill there is no such tool.
+    // Without the skill, the tool does not exist.
     let without = agents.run(&[
         "tool",
         "run",
@@ -179,7 +179,7 @@ fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
         &input,
     ]);
     assert_eq!(without.code, Some(3), "{without:?}");
-    // It cannot write into its own folder.
+    // It cannot write to its own folder.
     write(
         &agents,
         "text-figures/scripts/spoil.sh",
@@ -188,13 +188,13 @@ fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
     let input = json!({"name": "text-figures", "script": "scripts/spoil.sh"}).to_string();
     let answer = agents.run(&[&["--format", "json"], &run[..], &[&input]].concat());
     assert_eq!(answer.code, Some(1), "{answer:?}");
-    assert!(!agents.work().join("text-figures/spoiled").exists());
+    assert!(!agents.cwd().join("text-figures/spoiled").exists());
     let changed = agents.data(&["sandbox", "diff", "fix"]);
     assert!(changed.to_string().contains("made-here"), "{changed}");
 }
 
 #[test]
-fn a_model_has_the_skills_it_is_given_and_reads_the_instructions_of_the_code() {
+fn a_model_has_its_skills_and_reads_the_instructions_of_the_repository() {
     let agents = agents();
     furnished(&agents);
     write(&agents, "src/AGENTS.md", "Write in short sentences.\n");
@@ -225,11 +225,11 @@ fn a_model_has_the_skills_it_is_given_and_reads_the_instructions_of_the_code() {
         .map(|call| &call["outcome"])
         .collect();
     assert_eq!(outcomes, ["succeeded", "succeeded"], "{told}");
-    let recorded = std::fs::read_to_string(agents.work().join("told.jsonl")).expect("recorded");
+    let recorded = std::fs::read_to_string(agents.cwd().join("told.jsonl")).expect("recorded");
     for words in [
         "- text-figures: Counts the words",
         "Write in short sentences.",
-        "They permit nothing",
+        "They grant no permission",
     ] {
         assert!(recorded.contains(words), "{words} in {recorded}");
     }
@@ -255,7 +255,7 @@ fn defect_4811_two_programs_register_one_name_once() {
 }
 
 #[test]
-fn a_secret_in_the_file_of_a_skill_is_not_shown() {
+fn a_secret_in_a_skill_file_is_not_shown() {
     let key = "sk-test-0123456789abcdefghijkl";
     let agents = agents().with("OPENAI_API_KEY", key);
     write(

@@ -1,12 +1,12 @@
-//! `tool …`, `permission …` and `schema …`: what each command shows, and tools of one's own that run
-//! by hand and by the wish of a model.
+//! `tool`, `permission` and `schema`: output of each command, and calls of custom tools by users
+//! and models.
 
 use cleveragents_testkit::{Agents, Answer, Gate, TestDatabase};
 use serde_json::{Value, json};
 
 use super::{agents, assert_shown, shown, transcript};
 
-/// A tool in Python that only reads.
+/// A read-only tool in Python.
 const COUNT: &str = "name: local/count-lines
 description: Counts the lines of a file
 input_schema:
@@ -37,7 +37,7 @@ tool:
 ";
 
 fn write(agents: &Agents, name: &str, text: &str) {
-    std::fs::write(agents.work().join(name), text).expect("a file");
+    std::fs::write(agents.cwd().join(name), text).expect("a file");
 }
 
 fn files(agents: &Agents) {
@@ -45,13 +45,13 @@ fn files(agents: &Agents) {
     write(agents, "stamp.yaml", STAMP);
 }
 
-/// Both tools registered, and a sandbox `fix` of a folder with one file of two lines.
+/// Both tools are registered, with a sandbox `fix` of a folder with one file of two lines.
 fn furnished(agents: &Agents) {
     files(agents);
     for file in ["count.yaml", "stamp.yaml"] {
         agents.data(&["tool", "add", "--config", file]);
     }
-    std::fs::create_dir(agents.work().join("src")).expect("a folder");
+    std::fs::create_dir(agents.cwd().join("src")).expect("a folder");
     write(agents, "src/two.txt", "a\nb\n");
     agents.data(&["sandbox", "create", "fix", "--path", "src"]);
 }
@@ -150,7 +150,7 @@ fn tool_show() {
 }
 
 #[test]
-fn a_secret_in_the_file_of_a_tool_is_not_shown() {
+fn a_secret_in_a_tool_file_is_not_shown() {
     let key = "sk-test-0123456789abcdefghijkl";
     let agents = agents().with("OPENAI_API_KEY", key);
     let text = COUNT.replace("Counts", "${OPENAI_API_KEY} counts");
@@ -183,7 +183,7 @@ fn tool_remove() {
 }
 
 #[test]
-fn a_tool_is_replaced_with_update_only() {
+fn a_tool_is_replaced_only_with_update() {
     let agents = agents();
     furnished(&agents);
     let add = ["tool", "add", "--config", "count.yaml"];
@@ -247,22 +247,22 @@ fn tool_run_of_a_tool_in_sh_that_writes() {
         json!(["src/stamp.json"])
     );
     assert!(
-        !agents.work().join("src/stamp.json").exists(),
+        !agents.cwd().join("src/stamp.json").exists(),
         "only the sandbox changes"
     );
     agents.data(&["sandbox", "apply", "fix"]);
-    let stamp = std::fs::read(agents.work().join("src/stamp.json")).expect("it is applied");
+    let stamp = std::fs::read(agents.cwd().join("src/stamp.json")).expect("it is applied");
     let stamp: Value = serde_json::from_slice(&stamp).expect("what it was given");
     assert_eq!(stamp, json!({"n": [1, "é"]}));
 }
 
-/// A program beside the file of a tool is found from wherever the tool is called.
+/// A program next to a tool file is found from any working folder.
 #[test]
-fn a_command_is_seen_from_the_folder_of_its_file() {
+fn a_command_is_relative_to_the_folder_of_its_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let agents = agents();
     furnished(&agents);
-    let folder = agents.work().join("mine");
+    let folder = agents.cwd().join("mine");
     std::fs::create_dir(&folder).expect("a folder");
     let script = folder.join("greet.sh");
     std::fs::write(&script, "#!/bin/sh\necho '{\"said\": \"hello\"}'\n").expect("a script");
@@ -276,7 +276,7 @@ fn a_command_is_seen_from_the_folder_of_its_file() {
 }
 
 #[test]
-fn a_project_gives_a_sandbox_that_is_kept_until_it_is_applied() {
+fn a_project_sandbox_is_kept_until_it_is_applied() {
     let agents = agents();
     furnished(&agents);
     // The sandbox registered the folder as `local/src`.
@@ -301,15 +301,15 @@ fn a_project_gives_a_sandbox_that_is_kept_until_it_is_applied() {
     assert_eq!(put("two"), first);
     agents.data(&["sandbox", "apply", &first]);
     for name in ["one", "two"] {
-        assert!(agents.work().join("src").join(name).exists(), "{name}");
+        assert!(agents.cwd().join("src").join(name).exists(), "{name}");
     }
     assert_eq!(put("three"), first, "a new one of the same name");
-    assert!(!agents.work().join("src/three").exists());
+    assert!(!agents.cwd().join("src/three").exists());
 }
 
-/// For each way a call can come to nothing: exit code, code and reason, and the tool did not run.
+/// For each way a call can fail: exit code, error code and reason, and the tool did not run.
 #[test]
-fn calls_that_come_to_nothing_say_why() {
+fn failed_calls_report_the_reason() {
     let agents = agents();
     furnished(&agents);
     let fix = ["--sandbox", "fix"];
@@ -354,7 +354,7 @@ fn calls_that_come_to_nothing_say_why() {
 }
 
 #[test]
-fn a_tool_that_cannot_be_read_any_more_is_listed_and_can_be_removed() {
+fn an_unreadable_tool_is_listed_and_can_be_removed() {
     let agents = agents().with("FOLDER", "x");
     let text = COUNT.replace("Counts", "${FOLDER} counts");
     write(&agents, "count.yaml", &text);
@@ -362,7 +362,7 @@ fn a_tool_that_cannot_be_read_any_more_is_listed_and_can_be_removed() {
     let without = |arguments: &[&str]| {
         let arguments = [&["--format", "json"], arguments].concat();
         let mut command = agents.command(&arguments);
-        Answer::of(&command.env_remove("FOLDER").output().expect("it starts"))
+        Answer::from_output(&command.env_remove("FOLDER").output().expect("it starts"))
     };
     let listed = without(&["tool", "list", "--source", "custom"]);
     assert_eq!(listed.code, Some(0), "{listed:?}");
@@ -378,7 +378,7 @@ fn a_tool_that_cannot_be_read_any_more_is_listed_and_can_be_removed() {
         shown.code == Some(2) && shown.out.contains("tool remove"),
         "{shown:?}"
     );
-    // It is left out, told of, and stops nobody else.
+    // It is excluded with a warning, and the other tools work.
     let ran = without(&["tool", "run", "builtin/ask-user", "question=well?"]);
     assert_eq!(ran.code, Some(5), "the other tool was called: {ran:?}");
     assert!(
@@ -396,9 +396,9 @@ fn a_tool_that_cannot_be_read_any_more_is_listed_and_can_be_removed() {
     assert_eq!(removed.code, Some(0), "{removed:?}");
 }
 
-/// The same tools, called by a model.
+/// A model calls the same tools.
 #[test]
-fn tools_of_ones_own_run_inside_session_tell() {
+fn custom_tools_run_inside_session_tell() {
     let agents = agents();
     furnished(&agents);
     let script = "answers:
@@ -439,7 +439,7 @@ fn tools_of_ones_own_run_inside_session_tell() {
     assert_eq!(diff["count"], 1, "{diff:#}");
 }
 
-/// Of processes that register the same tool at once one wins, and the others are told.
+/// If processes register the same tool concurrently, one succeeds and the others get an error.
 #[test]
 fn one_of_many_processes_registers_a_tool() {
     let server = TestDatabase::postgres();
@@ -452,7 +452,7 @@ fn one_of_many_processes_registers_a_tool() {
         gate.open();
         let mut codes: Vec<Option<i32>> = Vec::new();
         for child in started {
-            let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+            let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
             if answer.code != Some(0) {
                 assert_eq!(
                     answer.json()["data"]["error"]["code"],
@@ -491,18 +491,18 @@ fn permission() {
     assert_eq!(agents.data(&["permission", "add", rule])["added"], false);
     let misspelled = agents.run(&["permission", "add", "deny builtin/shel"]);
     assert!(
-        misspelled.code == Some(2) && misspelled.err.contains("no built-in tool is called so"),
+        misspelled.code == Some(2) && misspelled.err.contains("no built-in tool matches"),
         "{misspelled:?}"
     );
     let unknown = agents.run(&["permission", "add", "deny local/shel"]);
     assert!(
-        unknown.code == Some(0) && unknown.err.contains("no tool is called"),
+        unknown.code == Some(0) && unknown.err.contains("no tool matches"),
         "{unknown:?}"
     );
 }
 
 #[test]
-fn a_remembered_rule_holds_for_calls() {
+fn a_stored_rule_applies_to_calls() {
     let agents = agents();
     furnished(&agents);
     let run = [

@@ -1,4 +1,4 @@
-//! `validation …`: what is registered, attached and judged, and that judging leaves no trace.
+//! `validation`: registration, attachment and runs, which leave the sandbox unchanged.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::{agents, assert_shown, shown};
 
 fn write(agents: &Agents, name: &str, text: &str) {
-    std::fs::write(agents.work().join(name), text).expect("a file");
+    std::fs::write(agents.cwd().join(name), text).expect("a file");
 }
 
-/// Registers a validation of the name `local/check`.
+/// Registers the validation `local/check`.
 fn check(agents: &Agents, rest: &str) {
     let text = format!("name: local/check\ndescription: Looks\n{rest}\n");
     write(agents, "check.yaml", &text);
@@ -26,7 +26,7 @@ fn furnished() -> Agents {
 }
 
 fn furnish(agents: &Agents) {
-    let folder = agents.work().join("src");
+    let folder = agents.cwd().join("src");
     std::fs::create_dir_all(folder.join("deep")).expect("folders");
     write(agents, "src/a.txt", "one\n");
     write(agents, "src/deep/b.txt", "two\n");
@@ -34,7 +34,7 @@ fn furnish(agents: &Agents) {
     agents.data(&["sandbox", "create", "fix", "--path", "src"]);
 }
 
-/// Runs the validation in the sandbox: whether it passed, and what it said.
+/// Runs the validation in the sandbox. Returns whether it passed, and its message.
 fn run(agents: &Agents, arguments: &[&str]) -> (bool, Value) {
     let fixed = [
         "--format",
@@ -52,7 +52,7 @@ fn run(agents: &Agents, arguments: &[&str]) -> (bool, Value) {
     (passed, data)
 }
 
-/// The folder of the sandbox in which work is done.
+/// Working folder of the sandbox.
 fn work_folder(agents: &Agents) -> PathBuf {
     let rows = TestDatabase::read_file(&agents.database(), "SELECT folder FROM sandboxes");
     Path::new(&rows[0][0]).join("work").join("src")
@@ -108,7 +108,7 @@ fn validation_commands() {
     let attached = |agents: &Agents| {
         file(agents);
         agents.data(&add);
-        std::fs::create_dir_all(agents.work().join("api")).expect("a folder");
+        std::fs::create_dir_all(agents.cwd().join("api")).expect("a folder");
         agents.data(&[
             "resource",
             "add",
@@ -135,7 +135,7 @@ fn validation_commands() {
     assert_shown("validation_show", &shown(attached, &show));
 }
 
-/// Report 3490: what counts is what the command does, not what anything is called.
+/// Report 3490: the result of the command counts, not names.
 #[test]
 fn defect_3490_a_command_that_fails_fails_and_one_that_succeeds_passes() {
     let agents = furnished();
@@ -192,7 +192,7 @@ fn exit_codes_output_and_numbers_decide() {
         (
             "passes_when: {exit_code: [2]}\nminimum: {none: 0}",
             false,
-            "does not say what none is",
+            "has no value for `none`",
         ),
         ("", false, "exit code 2"),
     ] {
@@ -212,9 +212,10 @@ fn exit_codes_output_and_numbers_decide() {
     }
 }
 
-/// Whatever a command does to the files, they are the same afterwards, and the history says nothing.
+/// Whatever a command does to the files, they are the same afterwards, and the history has no
+/// entry.
 #[test]
-fn judging_leaves_the_sandbox_as_it_was() {
+fn a_validation_leaves_the_sandbox_unchanged() {
     let agents = furnished();
     agents.data(&[
         "sandbox",
@@ -259,10 +260,10 @@ fn a_command_at_its_time_limit_is_stopped_with_all_it_started() {
     assert_eq!(data["output"], "begun\n");
 }
 
-/// A process that is killed while it judges leaves changes in the files; whoever opens the sandbox next
-/// takes them back.
+/// A killed validation leaves changes in the files; the next process that opens the sandbox undoes
+/// them.
 #[test]
-fn what_a_killed_validation_left_is_taken_back() {
+fn changes_of_a_killed_validation_are_undone() {
     let agents = furnished();
     let folder = work_folder(&agents);
     let before = snapshot(&folder);
@@ -311,14 +312,14 @@ fn arguments_reach_a_command_as_single_words() {
 }
 
 #[test]
-fn a_validation_judges_what_a_tool_says() {
+fn a_validation_checks_the_output_of_a_tool() {
     let agents = furnished();
     let wraps = |transform: &str| {
         format!("wraps: builtin/file-read\narguments: {{path: '{{file}}'}}\ntransform: {transform}")
     };
     for (transform, file, passes, said) in [
         ("\"'one' in output\"", "a.txt", true, "passed"),
-        ("\"'two' in output\"", "a.txt", false, "does not hold"),
+        ("\"'two' in output\"", "a.txt", false, "is false"),
         (
             "\"{'passed': false, 'message': 'too short', 'data': {'lines': 1}}\"",
             "a.txt",
@@ -332,7 +333,12 @@ fn a_validation_judges_what_a_tool_says() {
             "neither true or false",
         ),
         ("\"3\"", "a.txt", false, "neither true or false"),
-        ("\"output.none.deeper\"", "a.txt", false, "no value here"),
+        (
+            "\"output.none.deeper\"",
+            "a.txt",
+            false,
+            "the transform failed",
+        ),
         ("\"true\"", "none.txt", false, "`builtin/file-read` failed"),
     ] {
         check(&agents, &wraps(transform));
@@ -341,7 +347,7 @@ fn a_validation_judges_what_a_tool_says() {
         let message = data["message"].as_str().expect("a message");
         assert!(message.contains(said), "{transform}: {message}");
     }
-    // What writes cannot judge.
+    // A tool that writes cannot be wrapped.
     check(
         &agents,
         "wraps: builtin/file-write\narguments: {path: x, content: y}\ntransform: 'true'",
@@ -365,7 +371,7 @@ fn keys_of_its_environment_are_not_printed() {
 }
 
 #[test]
-fn tools_and_validations_are_told_apart() {
+fn tools_and_validations_are_distinguished() {
     let agents = furnished();
     check(&agents, "command: 'true'");
     let tool = "name: local/check\ndescription: d\ncommand: [x]\n";
@@ -397,7 +403,7 @@ fn tools_and_validations_are_told_apart() {
 }
 
 #[test]
-fn attachments_are_made_once_kept_while_needed_and_undone() {
+fn attachments_are_unique_kept_while_in_use_and_removable() {
     let agents = furnished();
     check(&agents, "command: echo {word}");
     let attach = |more: &[&str]| {
@@ -440,7 +446,7 @@ fn attachments_are_made_once_kept_while_needed_and_undone() {
     assert_eq!(listed(&["--resource", "local/src"]), 3);
     let remove = agents.run(&["validation", "remove", "local/check", "--yes"]);
     assert!(remove.err.contains("CA-1137"), "{remove:?}");
-    // A new text must still fit what is attached.
+    // An updated file must still match the attachments.
     let text = "name: local/check\ndescription: d\ncommand: echo {other}\n";
     write(&agents, "check.yaml", text);
     let update = agents.run(&["validation", "add", "--config", "check.yaml", "--update"]);

@@ -1,4 +1,4 @@
-//! Steps about actors and their runs: what came of a run, and runs that are cut off.
+//! Steps about actors and their runs, including interrupted runs.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::program::last_document;
 use crate::tools::{docstring, in_sandbox};
 use crate::world::World;
 
-/// How long something that must happen may take on a machine with much else to do.
+/// Timeout on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 fn data(world: &World) -> Value {
@@ -22,7 +22,7 @@ fn data(world: &World) -> Value {
     last_document(answer)["data"].clone()
 }
 
-/// The run that began last.
+/// The newest run.
 fn last_run(world: &World) -> Value {
     world.agents().data(&["run", "list", "--limit", "1"])["runs"][0].clone()
 }
@@ -34,7 +34,7 @@ fn on_last_run(world: &mut World, command: &str, more: &[&str]) {
     world.answer = Some(world.agents().run(&arguments));
 }
 
-// --- what came of a run
+// --- results of runs
 
 #[when(expr = "I run the actor {string} with")]
 fn i_run_the_actor(world: &mut World, actor: String, step: &Step) {
@@ -85,9 +85,9 @@ fn i_replay(world: &mut World) {
     on_last_run(world, "replay", &[]);
 }
 
-// --- runs that are cut off
+// --- interrupted runs
 
-/// Starts a run, and waits until what it does has left a file in the sandbox.
+/// Starts a run, and waits until it has written a file in the sandbox.
 fn start(world: &World, command: &str, file: &str, sandbox: &str) -> Child {
     let arguments = ["--format", "json"].into_iter().chain(command.split(' '));
     let child = world
@@ -116,12 +116,12 @@ fn it_is_killed(world: &mut World, command: String, file: String, sandbox: Strin
 fn it_is_cancelled(world: &mut World, command: String, file: String, sandbox: String) {
     let child = start(world, &command, &file, &sandbox);
     on_last_run(world, "cancel", &[]);
-    assert_eq!(data(world)["is_over"], false, "somebody works on it");
+    assert_eq!(data(world)["is_over"], false, "a process works on it");
     let output = child.wait_with_output().expect("the program ends");
-    world.answer = Some(Answer::of(&output));
+    world.answer = Some(Answer::from_output(&output));
 }
 
-// --- many at once, and providers
+// --- concurrent programs, and providers
 
 #[when("4 programs list the actors at the same time")]
 fn programs_list(world: &mut World) {
@@ -133,7 +133,7 @@ fn programs_list(world: &mut World) {
     gate.open();
     world.answers = started
         .into_iter()
-        .map(|child| Answer::of(&child.wait_with_output().expect("the program ends")))
+        .map(|child| Answer::from_output(&child.wait_with_output().expect("the program ends")))
         .collect();
 }
 
@@ -155,7 +155,7 @@ fn they_saw_the_same(world: &mut World) {
     assert!(seen.iter().all(|names| *names == seen[0]), "{seen:?}");
 }
 
-#[given(expr = "a provider of models that always says {string}")]
+#[given(expr = "a model provider that always answers {string}")]
 fn a_provider(world: &mut World, text: String) {
     let server = ModelServer::answering(move |_| openai::text(&[&text]));
     let agents = world.agents.take().expect("a home");

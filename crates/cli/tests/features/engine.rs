@@ -1,4 +1,4 @@
-//! Steps for what has no command yet: opening databases, and changesets.
+//! Steps about features without a command: opening databases, and changesets.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl World {
     }
 }
 
-#[given("a database in memory that nobody has opened")]
+#[given("a database in memory that is not open")]
 fn a_database_in_memory(world: &mut World) {
     world.opening = Some(opening(DatabaseUrl::memory("founding"), None));
 }
@@ -57,12 +57,12 @@ fn a_database_in_memory(world: &mut World) {
 #[given("a database in a folder that does not exist")]
 fn a_database_in_a_missing_folder(world: &mut World) {
     let place = Agents::new(env!("CARGO_BIN_EXE_agents"));
-    let folder = place.work().join("missing");
+    let folder = place.cwd().join("missing");
     let url = DatabaseUrl::file(&folder.join("x.db"), &folder);
     world.opening = Some(opening(url, Some((folder, place))));
 }
 
-#[when("somebody makes the folder")]
+#[when("another process creates the folder")]
 fn the_folder_is_made(world: &mut World) {
     let (folder, _) = world
         .opening()
@@ -98,7 +98,7 @@ fn migrated_once(world: &mut World) {
     assert_eq!(opening.migrated.load(Ordering::SeqCst), 1);
 }
 
-#[then("a session made through one of them is seen through all")]
+#[then("a session created through one of them is visible through all")]
 fn seen_through_all(world: &mut World) {
     let services: Vec<SessionService> = world
         .opening()
@@ -114,7 +114,7 @@ fn seen_through_all(world: &mut World) {
     }
 }
 
-#[then("each of them is told that the database cannot be opened")]
+#[then("each of them fails because the database cannot be opened")]
 fn each_is_told(world: &mut World) {
     for outcome in &world.opening().opened {
         let error = outcome.as_ref().expect_err("it cannot be opened");
@@ -195,7 +195,7 @@ fn it_is_not_active(world: &mut World) {
     assert_eq!(world.run().context.active_changesets(), []);
 }
 
-/// The paths of the changes of a changeset, whose numbers must be 0, 1, 2…
+/// Paths of the changes of a changeset, whose numbers must be 0, 1, 2…
 fn paths(run: &Run, index: usize) -> Vec<String> {
     let entries = run
         .context

@@ -1,4 +1,4 @@
-//! Steps about leases, which have no command yet.
+//! Steps about leases, which have no command.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use cucumber::{given, then, when};
 
 use crate::world::{Run, World, change};
 
-/// An owner on another machine, of which nothing can be known from here.
+/// An owner on another machine, whose state cannot be checked from here.
 fn stranger(host: &str) -> Owner {
     Owner {
         process: ProcessId::generate(),
@@ -54,7 +54,7 @@ fn one_gets_it(world: &mut World) {
     assert_eq!(world.run().leases.len(), 1);
 }
 
-#[then("all others are told who holds it")]
+#[then("all others receive the owner")]
 fn the_others_are_told(world: &mut World) {
     let run = world.run();
     let (winner, _) = run
@@ -93,14 +93,14 @@ fn held_by_the_dead(world: &mut World) {
     );
 }
 
-#[when("somebody else asks for it")]
+#[when("another owner asks for it")]
 fn somebody_else_asks(world: &mut World) {
     let run = world.run();
     let lease = ask(run, current_owner()).expect("they get it");
     run.leases.push(lease);
 }
 
-#[then("they get it, with a higher token")]
+#[then("it gets the lease with a higher token")]
 fn with_a_higher_token(world: &mut World) {
     let run = world.run();
     assert!(Some(run.leases[0].token()) > run.old_token);
@@ -125,7 +125,7 @@ fn an_open_changeset_under_the_lease(world: &mut World) {
     run.open.push(changeset);
 }
 
-#[when("the lease is taken over by somebody else")]
+#[when("another owner takes over the lease")]
 fn it_is_taken_over(world: &mut World) {
     let past = Timestamp::now().plus_seconds(-1).as_micros();
     world
@@ -147,7 +147,7 @@ fn refused_as_lost(world: &mut World) {
     );
 }
 
-#[when("it is given back")]
+#[when("it is released")]
 fn it_is_given_back(world: &mut World) {
     let lease = world.run().leases.pop().expect("it is held");
     assert!(
@@ -156,7 +156,7 @@ fn it_is_given_back(world: &mut World) {
     );
 }
 
-#[then("somebody else gets it")]
+#[then("another owner gets it")]
 fn somebody_else_gets_it(world: &mut World) {
     let run = world.run();
     let lease = ask(run, stranger("the second machine")).expect("it is free");

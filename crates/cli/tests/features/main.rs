@@ -1,9 +1,9 @@
 //! Runs the scenarios of `features/*.feature`.
 //!
-//! Steps run the real program where a command exists and the engine where none does. A step that
-//! is not defined, a feature that cannot be parsed and a run without any scenario are failures. The
-//! last line is a `test result:` like that of any other test program. Arguments are those of a test
-//! program too: words pick scenarios by a part of their name, feature or tag, `--list` lists.
+//! Steps run the real program, or the engine if there is no command. An undefined step, a feature
+//! that cannot be parsed and a run without scenarios are failures. The last line is a `test
+//! result:` like that of other test programs. Arguments work as in other test programs: words
+//! select scenarios by a part of their name, feature or tag, `--list` lists.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -40,7 +40,7 @@ static FAILED: AtomicUsize = AtomicUsize::new(0);
 static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
 static NOT_PICKED: AtomicUsize = AtomicUsize::new(0);
 
-/// What stands for all scenarios where a test program is asked for its tests.
+/// Name of all scenarios together, for tools that list tests.
 const ALL: &str = "scenarios";
 
 fn main() -> ExitCode {
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a word picks a scenario.
+/// Whether a word selects a scenario.
 fn fits(word: &str, feature: &Feature, scenario: &Scenario) -> bool {
     let word = word.trim_start_matches('@').to_lowercase();
     let names = [&feature.name, &scenario.name]

@@ -1,4 +1,4 @@
-//! Steps about plans: commands as they are typed, scripted models, and what became of repositories.
+//! Steps about plans: typed commands, scripted models, and the resulting repositories.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::program::last_document;
 use crate::tools::docstring;
 use crate::world::World;
 
-/// Words of a command line: spaces part them, except between single quotes.
+/// Splits a command line at spaces, except between single quotes.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;
@@ -26,14 +26,14 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The id of the newest plan.
+/// Id of the newest plan.
 fn plan(world: &World) -> String {
     let listed = world.agents().data(&["plan", "list"]);
     let id = listed["plans"][0]["plan_id"].as_str();
     id.expect("there is a plan").to_owned()
 }
 
-/// Runs a line as it is typed: `PLAN` is the newest plan, `DECISION` its first choice.
+/// Runs a typed line: `PLAN` is the newest plan, `DECISION` its first choice.
 fn type_line(world: &mut World, line: &str) {
     let mut arguments = words(line);
     assert_eq!(arguments.remove(0), "agents", "{line}");
@@ -51,7 +51,7 @@ fn type_line(world: &mut World, line: &str) {
     world.answer = Some(world.agents().run(&arguments));
 }
 
-/// The first choice of the newest plan that has a choice of its own below it.
+/// The first choice of the newest plan that has another choice below it.
 fn decision(world: &World) -> String {
     fn find(node: &Value) -> Option<&str> {
         let kind = node["type"]
@@ -72,7 +72,7 @@ fn decision(world: &World) -> String {
 }
 
 #[when("I type")]
-#[given("what was typed")]
+#[given("the typed commands")]
 fn i_type(world: &mut World, step: &Step) {
     for line in docstring(step)
         .lines()
@@ -103,10 +103,11 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
 }
 
 fn folder(world: &World, name: &str) -> PathBuf {
-    world.agents().work().join(name)
+    world.agents().cwd().join(name)
 }
 
-/// A repository whose files are those of a table: name and content, `\n` for a line break.
+/// A repository with the files of a table: name and content, `
+/// ` for a line break.
 #[given(expr = "the repository {string} with")]
 fn the_repository(world: &mut World, name: String, step: &Step) {
     let place = folder(world, &name);
@@ -121,7 +122,7 @@ fn the_repository(world: &mut World, name: String, step: &Step) {
     git(&place, &["commit", "-q", "-m", "first"]);
 }
 
-/// Two actors, each a model that answers from the script that is given for it.
+/// Two actors whose models answer from their scripts.
 #[given("a strategist and an executor with scripts")]
 fn a_pair(world: &mut World) {
     for role in ["strategist", "executor"] {
@@ -134,7 +135,7 @@ fn a_pair(world: &mut World) {
     }
 }
 
-/// The script of the strategist: one strategy, as JSON.
+/// Script of the strategist: one strategy, as JSON.
 #[given("the strategist answers")]
 fn the_strategist_answers(world: &mut World, step: &Step) {
     let strategy: Value = serde_json::from_str(&docstring(step)).expect("JSON");
@@ -144,10 +145,13 @@ fn the_strategist_answers(world: &mut World, step: &Step) {
     std::fs::write(folder(world, "strategist.yaml"), answer.to_string()).expect("a file");
 }
 
-/// The script of the executor.
+/// Script of the executor.
 #[given("the executor answers")]
 fn the_executor_answers(world: &mut World, step: &Step) {
-    let text = format!("at_end: repeat_last\nanswers:\n{}\n", docstring(step));
+    let text = format!(
+        "at_end: repeat_last\ncount: turn\nanswers:\n{}\n",
+        docstring(step)
+    );
     std::fs::write(folder(world, "executor.yaml"), text).expect("a file");
 }
 
@@ -184,7 +188,7 @@ fn runs(world: &World, command: &str, name: &str) -> bool {
     status.expect("a shell starts").success()
 }
 
-#[then(expr = "the newest commit of {string} says {string} and changes {string}")]
+#[then(expr = "the newest commit of {string} is {string} and changes {string}")]
 fn the_newest_commit(world: &mut World, name: String, title: String, paths: String) {
     let place = folder(world, &name);
     assert_eq!(git(&place, &["log", "-1", "--format=%s"]).trim(), title);
@@ -196,7 +200,7 @@ fn the_newest_commit(world: &mut World, name: String, title: String, paths: Stri
     assert_eq!(git(&place, &["status", "--porcelain"]), "");
 }
 
-#[then(expr = "the repository {string} is as it was, with {int} commit(s)")]
+#[then(expr = "the repository {string} is unchanged, with {int} commit(s)")]
 fn it_is_as_it_was(world: &mut World, name: String, commits: usize) {
     let place = folder(world, &name);
     assert_eq!(git(&place, &["rev-list", "HEAD"]).lines().count(), commits);
@@ -222,8 +226,8 @@ fn the_report_mentions_all(world: &mut World, step: &Step) {
     }
 }
 
-/// An SQLite database that is made by statements.
-#[given(expr = "the database {string} made by {string}")]
+/// An SQLite database created by statements.
+#[given(expr = "the database {string} created by {string}")]
 fn the_database(world: &mut World, name: String, sql: String) {
     cleveragents_testkit::TestDatabase::write_file(&folder(world, &name), &sql);
 }

@@ -1,11 +1,11 @@
-//! Steps that run the program: its answers, its configuration, its diagnostics.
+//! Steps that run the program: output, configuration, diagnostics.
 
 use cleveragents_testkit::{Agents, Answer, Gate, TestDatabase};
 use cucumber::{given, then, when};
 
 use crate::world::World;
 
-/// Settings that programs change at the same time.
+/// Settings that concurrent programs change.
 const SETTINGS: [(&str, &str); 4] = [
     ("store.connections", "5"),
     ("cleanup.events-days", "7"),
@@ -21,7 +21,7 @@ fn a_new_home(world: &mut World) {
 #[given("a home below a regular file")]
 fn a_home_below_a_file(world: &mut World) {
     world.new_home();
-    let file = world.agents().work().join("file");
+    let file = world.agents().cwd().join("file");
     std::fs::write(&file, "a file").expect("a file");
     let agents = world.agents.take().expect("a home");
     world.agents = Some(agents.at_home(file.join("home")));
@@ -119,7 +119,7 @@ fn programs_set_keys(world: &mut World) {
         .collect();
     gate.open();
     for child in started {
-        let answer = Answer::of(&child.wait_with_output().expect("the program ends"));
+        let answer = Answer::from_output(&child.wait_with_output().expect("the program ends"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
     }
 }
@@ -135,13 +135,13 @@ fn every_key_is_set(world: &mut World) {
 
 // --- the database file
 
-#[given("the database file is overwritten with nonsense")]
+#[given("the database file is overwritten with invalid bytes")]
 fn nonsense(world: &mut World) {
     world.bytes = b"this is no database\n".repeat(500);
     std::fs::write(world.agents().database(), &world.bytes).expect("a file");
 }
 
-#[then("the nonsense is kept byte by byte beside the new database")]
+#[then("the invalid file is kept unchanged next to the new database")]
 fn the_nonsense_is_kept(world: &mut World) {
     let kept = std::fs::read_dir(world.agents().home())
         .expect("a home")
@@ -151,9 +151,9 @@ fn the_nonsense_is_kept(world: &mut World) {
     assert!(kept, "the damaged file is there, unchanged");
 }
 
-#[given("the database was made by a newer program")]
+#[given("the database was created by a newer program")]
 fn a_newer_database(world: &mut World) {
-    // The home's own database is closed: it is moved to where it can be meddled with and back.
+    // The database is closed: move it to a place where it can be edited, and back.
     let database = TestDatabase::sqlite();
     let path = world.agents().database();
     std::fs::copy(&path, database.file()).expect("a copy");
@@ -170,7 +170,7 @@ fn the_database_has_not_changed(world: &mut World) {
     assert!(now == world.bytes, "it is the same byte by byte");
 }
 
-/// A home on the scenario's own database.
+/// A home on the database of the scenario.
 pub(crate) fn home_on(database: &TestDatabase) -> Agents {
     Agents::new(env!("CARGO_BIN_EXE_agents")).on(&database.url)
 }

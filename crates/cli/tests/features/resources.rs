@@ -9,12 +9,12 @@ use crate::world::World;
 
 #[given(expr = "a folder {string}")]
 fn a_folder(world: &mut World, name: String) {
-    std::fs::create_dir_all(world.agents().work().join(name)).expect("a folder");
+    std::fs::create_dir_all(world.agents().cwd().join(name)).expect("a folder");
 }
 
 #[given(expr = "a git repository {string}")]
 fn a_repository(world: &mut World, name: String) {
-    let path = world.agents().work().join(name);
+    let path = world.agents().cwd().join(name);
     std::fs::create_dir_all(&path).expect("a folder");
     for arguments in [
         &["init", "-q", "-b", "main"][..],
@@ -34,7 +34,7 @@ fn a_repository(world: &mut World, name: String) {
 #[when(expr = "the file {string} holds:")]
 fn a_file_holds(world: &mut World, name: String, step: &cucumber::gherkin::Step) {
     let text = step.docstring.as_deref().expect("a text");
-    let path = world.agents().work().join(name);
+    let path = world.agents().cwd().join(name);
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     std::fs::write(path, text.trim_start_matches('\n')).expect("a file");
 }
@@ -89,8 +89,9 @@ fn programs_link(world: &mut World, first: String, second: String, third: String
     let started = [(&second, &first), (&fourth, &third)]
         .map(|(parent, child)| agents.behind(&gate, &["resource", "link-child", parent, child]));
     gate.open();
-    let mut codes =
-        started.map(|child| Answer::of(&child.wait_with_output().expect("the program ends")).code);
+    let mut codes = started.map(|child| {
+        Answer::from_output(&child.wait_with_output().expect("the program ends")).code
+    });
     codes.sort_unstable();
     assert_eq!(codes, [Some(0), Some(4)], "one is refused as a conflict");
 }

@@ -1,4 +1,4 @@
-//! Steps about sandboxes: a repository, commands that work in a copy of it, and what became of it.
+//! Steps about sandboxes: a repository, commands in its copy, and the resulting repository.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn git(world: &World, repository: &str, arguments: &[&str]) -> String {
         ])
         .args(arguments)
         .env_remove("GIT_DIR")
-        .current_dir(world.agents().work().join(repository))
+        .current_dir(world.agents().cwd().join(repository))
         .output()
         .expect("git starts");
     assert!(output.status.success(), "git {arguments:?}: {output:?}");
@@ -28,7 +28,7 @@ fn git(world: &World, repository: &str, arguments: &[&str]) -> String {
 }
 
 fn real(world: &World, path: &str) -> PathBuf {
-    world.agents().work().join(path)
+    world.agents().cwd().join(path)
 }
 
 fn write(world: &World, path: &str, text: &str) {
@@ -134,7 +134,7 @@ fn it_has_changed(
     assert_eq!(changed(world, &name), [one, two, three, four]);
 }
 
-#[then(expr = "the repository {string} is clean, with {int} commit(s) and nothing of ours in it")]
+#[then(expr = "the repository {string} is clean, with {int} commit(s) and no traces of a sandbox")]
 fn it_is_clean(world: &mut World, name: String, commits: usize) {
     assert_eq!(
         git(world, &name, &["status", "--porcelain", "--ignored"]),
@@ -154,7 +154,7 @@ fn it_is_clean(world: &mut World, name: String, commits: usize) {
     assert_eq!(left, 0, "no folder of a sandbox is left");
 }
 
-#[then(expr = "the repository {string} has {int} commit(s) and no merge going on")]
+#[then(expr = "the repository {string} has {int} commit(s) and no unfinished merge")]
 fn it_has_commits(world: &mut World, name: String, commits: usize) {
     assert_eq!(
         git(world, &name, &["rev-list", "HEAD"]).lines().count(),

@@ -129,7 +129,7 @@ fn i_export(world: &mut World, session: String, file: String) {
 
 #[when(expr = "one byte of {string} is changed")]
 fn one_byte_is_changed(world: &mut World, file: String) {
-    let path = world.agents().work().join(file);
+    let path = world.agents().cwd().join(file);
     let text = std::fs::read_to_string(&path).expect("a file");
     let changed = text.replacen("message 3", "message 8", 1);
     assert_ne!(changed, text);

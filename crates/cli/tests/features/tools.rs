@@ -1,4 +1,4 @@
-//! Steps about tools, permissions and secrets: files of tools, calls, and what may not be found.
+//! Steps about tools, permissions and secrets: tool files, calls, and texts that must not occur.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ pub(crate) fn docstring(step: &Step) -> String {
 
 #[given(expr = "the file {string}")]
 fn the_file(world: &mut World, name: String, step: &Step) {
-    write(&world.agents().work().join(name), &docstring(step));
+    write(&world.agents().cwd().join(name), &docstring(step));
 }
 
 #[given(expr = "the skill folder {string}")]
 fn the_skill_folder(world: &mut World, name: String, step: &Step) {
-    let file = world.agents().work().join(name).join("SKILL.md");
+    let file = world.agents().cwd().join(name).join("SKILL.md");
     write(&file, &docstring(step));
 }
 
@@ -30,7 +30,7 @@ fn write(file: &Path, text: &str) {
     std::fs::write(file, text).expect("a file");
 }
 
-/// A file of a sandbox's one part.
+/// A file in the only part of a sandbox.
 pub(crate) fn in_sandbox(world: &World, sandbox: &str, name: &str) -> PathBuf {
     let data = world.agents().data(&["sandbox", "show", sandbox]);
     let folder = data["sandbox"]["parts"][0]["folder"].as_str();
@@ -74,7 +74,7 @@ fn i_call_under_a_rule(
     call(world, &tool, &sandbox, &["--rule", &rule], step);
 }
 
-#[when(expr = "I remember the rule {string}")]
+#[when(expr = "I add the rule {string}")]
 fn i_remember(world: &mut World, rule: String) {
     let arguments = ["--format", "json", "permission", "add", &rule];
     world.answer = Some(world.agents().run(&arguments));

@@ -1,4 +1,4 @@
-//! Steps about questions to scripted models: what is asked, what came of it, and what it cost.
+//! Steps about messages to scripted models: answers, tool calls and cost.
 
 use cucumber::gherkin::Step;
 use cucumber::{given, then, when};
@@ -8,15 +8,15 @@ use crate::program::last_document;
 use crate::tools::docstring;
 use crate::world::World;
 
-/// The model of the scenario.
+/// Model of the scenario.
 const MODEL: &str = "scripted/answers.yaml";
 
-/// More questions than any budget of the scenarios pays for.
+/// More messages than any budget of the scenarios allows.
 const MANY: usize = 50;
 
 #[given("a model that answers")]
 fn a_model(world: &mut World, step: &Step) {
-    let file = world.agents().work().join("answers.yaml");
+    let file = world.agents().cwd().join("answers.yaml");
     std::fs::write(file, docstring(step)).expect("a file");
 }
 
@@ -87,7 +87,7 @@ fn i_ask_under_a_rule(
     ask(world, &session, &question, MODEL, &more);
 }
 
-#[when(expr = "I ask until the budget does not suffice, in {string}")]
+#[when(expr = "I ask until the budget is exceeded, in {string}")]
 fn i_ask_until(world: &mut World, session: String) {
     for number in 0..MANY {
         ask(world, &session, "One more?", MODEL, &[]);
@@ -102,7 +102,7 @@ fn i_ask_until(world: &mut World, session: String) {
     panic!("the budget never ends");
 }
 
-/// The data of the last command, which must have succeeded.
+/// Data of the last command, which must have succeeded.
 fn data(world: &World) -> Value {
     let answer = world.answer();
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -114,7 +114,7 @@ fn the_answer_is(world: &mut World, text: String) {
     assert_eq!(data(world)["response"], text);
 }
 
-#[then("its calls ended so")]
+#[then("its calls ended as follows")]
 fn its_calls_ended_so(world: &mut World, step: &Step) {
     let calls = data(world)["tool_calls"].as_array().expect("calls").clone();
     let text = |value: &Value| value.as_str().expect("text").to_owned();
@@ -132,7 +132,7 @@ fn some_were_left_out(world: &mut World) {
     assert!(data["messages_left_out"].as_u64() > Some(0), "{data:#}");
 }
 
-#[then(expr = "the model was told {string} in {string}")]
+#[then(expr = "the model received {string} in {string}")]
 fn the_model_was_told(world: &mut World, text: String, session: String) {
     let messages = world.agents().messages(&session);
     let results = messages.iter().filter(|message| message["role"] == "tool");
@@ -150,7 +150,7 @@ fn a_message_is_marked(world: &mut World, number: usize, session: String) {
     assert!(why.is_some_and(|why| !why.is_empty()), "{message:#}");
 }
 
-/// A sum of dollars in millionths, which must be a whole number of them.
+/// An amount of dollars in millionths, which must be an integer.
 fn millionths(dollars: &Value) -> u64 {
     let sum = dollars.as_f64().expect("a sum") * 1e6;
     assert!((sum - sum.round()).abs() < 1e-3, "{dollars}");
@@ -168,7 +168,7 @@ fn the_answer_cost(world: &mut World, sum: u64) {
 }
 
 #[then("the answer cost an unknown sum")]
-fn the_answer_cost_nobody_knows(world: &mut World) {
+fn the_cost_is_unknown(world: &mut World) {
     assert_eq!(data(world)["usage"]["cost_usd"], Value::Null);
 }
 
@@ -189,6 +189,6 @@ fn it_has_cost_its_answers(world: &mut World, session: String) {
         .iter()
         .filter(|message| message["role"] == "assistant")
         .count() as u64;
-    // Each takes 3000 tokens in and 2000 out, a millionth of a dollar each.
+    // Each answer uses 3000 input and 2000 output tokens at a millionth of a dollar each.
     assert_eq!(cost(world, &session), answers * 5000);
 }

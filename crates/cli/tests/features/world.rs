@@ -1,4 +1,4 @@
-//! What the steps of one scenario share.
+//! State shared by the steps of one scenario.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,42 +14,42 @@ use cleveragents_testkit::{Agents, Answer, TestDatabase};
 /// One scenario.
 #[derive(Default, cucumber::World)]
 pub(crate) struct World {
-    /// The home and the program.
+    /// Home and program.
     pub(crate) agents: Option<Agents>,
-    /// What the last command answered, in a format for programs.
+    /// Output of the last command, in JSON.
     pub(crate) answer: Option<Answer>,
-    /// What programs answered that ran at the same time.
+    /// Output of concurrent programs.
     pub(crate) answers: Vec<Answer>,
-    /// A provider of models on loopback.
+    /// A model provider on loopback.
     pub(crate) provider: Option<ModelServer>,
-    /// The session that is spoken of.
+    /// The current session.
     pub(crate) session: Option<String>,
-    /// Bytes to be found again.
+    /// Bytes to compare later.
     pub(crate) bytes: Vec<u8>,
-    /// What was acknowledged: number and content.
+    /// Acknowledged messages: number and content.
     pub(crate) acknowledged: Vec<(u64, String)>,
-    /// The database, for steps without a command. It must outlive everything that uses it, so it
-    /// comes last.
+    /// The database, for steps without a command. It must outlive its users, so it is the last
+    /// field.
     pub(crate) run: Option<Run>,
     pub(crate) opening: Option<crate::engine::Opening>,
     pub(crate) database: Option<TestDatabase>,
 }
 
-/// The run of a plan.
+/// A run of a plan.
 pub(crate) struct Run {
     pub(crate) engine: Arc<Engine>,
     pub(crate) context: PlanExecutionContext,
-    /// The changesets opened by steps.
+    /// Changesets opened by steps.
     pub(crate) open: Vec<OpenChangeset>,
     /// Their ids, also after they were closed.
     pub(crate) ids: Vec<ChangesetId>,
-    /// How the last recording ended.
+    /// Result of the last recording.
     pub(crate) recorded: Option<Result<ChangesetId, String>>,
-    /// The leases held.
+    /// Held leases.
     pub(crate) leases: Vec<HeldLease>,
-    /// The token of an owner before.
+    /// Token of a previous owner.
     pub(crate) old_token: Option<LeaseToken>,
-    /// How a race for the lease ended: the owner that asked, and the owner it was told of.
+    /// Result of a race for the lease: the owner that asked, and the owner in the response.
     pub(crate) told: Vec<(String, Option<String>)>,
 }
 
@@ -95,10 +95,10 @@ impl Run {
     }
 }
 
-/// A change that makes a file.
+/// A change that creates a file.
 pub(crate) fn change(path: &str) -> NewChange {
     let after = FileState {
-        hash: ContentHash::of(path.as_bytes()),
+        hash: ContentHash::of_bytes(path.as_bytes()),
         size: path.len() as u64,
         mode: FileMode::REGULAR,
     };

@@ -1,4 +1,4 @@
-//! What people say at the command line: what cannot be meant is refused before anything is asked of a model.
+//! Command-line arguments of runs: invalid ones are refused before a model is called.
 
 use serde_json::Value;
 
@@ -11,9 +11,9 @@ fn refused(world: &World, arguments: &[&str], code: i32) -> Value {
 }
 
 #[test]
-fn what_no_run_can_begin_with_is_refused_and_no_run_begins() {
+fn invalid_arguments_are_refused_and_no_run_starts() {
     let world = World::new();
-    let work = world.agents.work();
+    let work = world.agents.cwd();
     let file = work.join("odd.yaml");
     let odd = "name: odd\nmessages: [{role: judge, content: guilty}]\n";
     std::fs::write(&file, odd).expect("a file");
@@ -68,7 +68,7 @@ fn runs_are_found_without_their_ids_and_without_namespaces() {
 }
 
 #[test]
-fn a_run_that_would_stop_at_the_same_place_is_not_said_to_go_on() {
+fn a_run_that_cannot_continue_is_not_reported_as_resumable() {
     let world = World::new();
     world.add(
         "name: local/stuck\ntype: graph\ndescription: d\nnodes:\n  \
@@ -77,17 +77,17 @@ fn a_run_that_would_stop_at_the_same_place_is_not_said_to_go_on() {
     );
     let error = refused(&world, &["actor", "run", "local/stuck", "x"], 1);
     let hint = error["hint"].as_str().expect("a hint");
-    assert!(hint.contains("run it anew"), "{hint}");
+    assert!(hint.contains("start a new run"), "{hint}");
     assert!(!hint.contains("run resume"), "{hint}");
 }
 
 #[test]
-fn a_run_that_waits_can_be_given_up_and_says_so() {
+fn a_waiting_run_can_be_cancelled() {
     let world = World::new();
     let (sandbox, _) = world.sandbox();
     let script = "answers:\n- calls: [{name: builtin_S_file-write, arguments: {path: a.txt, content: a}}]\n\
                   - text: done\n";
-    std::fs::write(world.agents.work().join("writer.yaml"), script).expect("a file");
+    std::fs::write(world.agents.cwd().join("writer.yaml"), script).expect("a file");
     world.add(
         "name: local/writer\ntype: llm\ndescription: d\nmodel: scripted/writer.yaml\n\
          tools: [builtin/file-write]\n",
@@ -98,7 +98,7 @@ fn a_run_that_waits_can_be_given_up_and_says_so() {
     assert!(message.contains("`builtin/file-write`"), "{message}");
     assert!(
         !message.contains("tell the user"),
-        "it speaks to a person: {message}"
+        "it addresses the user: {message}"
     );
     let run = world.newest().expect("a run");
     assert_eq!(run["usage"]["tool_calls"], 0, "nothing was called yet");
@@ -109,7 +109,7 @@ fn a_run_that_waits_can_be_given_up_and_says_so() {
 }
 
 #[test]
-fn a_drawing_for_programs_is_one_document_like_everything_else() {
+fn a_drawing_in_json_is_one_document() {
     let world = World::new();
     let data = world.agents.data(&["actor", "graph", "local/five"]);
     let drawing = data["drawing"].as_str().expect("text");

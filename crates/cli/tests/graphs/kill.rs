@@ -1,5 +1,5 @@
-//! `kill -9` at random instants of runs of every shape: whoever goes on finds every finished step, does
-//! none of them again, and comes to the same state as a run that nobody disturbed.
+//! `kill -9` at random instants of runs of every shape: a resumed run finds all finished steps,
+//! repeats none of them, and ends in the same state as an undisturbed run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use super::world::{SHAPES, Shape, World, files};
 
-/// What a run came to, without what differs from run to run.
+/// Result of a run, without values that vary.
 #[derive(Debug, PartialEq)]
 struct Came {
     result: Value,
-    /// The update and the next node of each step.
+    /// Update and next node of each step.
     steps: BTreeMap<String, (Value, Value)>,
     files: BTreeMap<String, String>,
 }
 
 fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> Came {
-    // A call that was cut off after its effect, and made again, finds its file there.
+    // A call that was interrupted after its effect and then repeated finds its file.
     let shown = world
         .show(run)
         .to_string()
@@ -39,14 +39,14 @@ fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> Came {
     }
 }
 
-/// The rows of the steps of a run, whole.
+/// Complete rows of the steps of a run.
 fn rows(world: &World, run: &str) -> Vec<Vec<String>> {
     world.ask(&format!(
         "SELECT number, path, step, stored_at FROM run_steps WHERE run_id = '{run}' ORDER BY number"
     ))
 }
 
-/// The shape, undisturbed: what it comes to and how long that takes.
+/// Result and duration of an undisturbed run of the shape.
 fn undisturbed(world: &World, shape: Shape) -> (Came, Duration) {
     let sandbox = shape.has_sandbox.then(|| world.sandbox());
     let name = sandbox.as_ref().map(|(name, _)| name.as_str());
@@ -70,7 +70,7 @@ fn kill_after(world: &World, arguments: &[String], wait: Duration) {
     child.wait().expect("a killed program is reaped");
 }
 
-/// The first thing that differs.
+/// The first difference.
 fn difference(came: &Came, expected: &Came) -> String {
     if came.result != expected.result {
         return format!("{}\ninstead of\n{}", came.result, expected.result);
@@ -81,8 +81,8 @@ fn difference(came: &Came, expected: &Came) -> String {
     format!("{other:?}, or {:?}", came.files)
 }
 
-/// Kills one run of a shape at a random instant, perhaps its continuation too, and goes on with it.
-/// `false` when it was killed before it had begun.
+/// Kills one run of a shape at a random instant, sometimes also its continuation, and resumes it.
+/// `false` if it was killed before it started.
 fn disturb(world: &World, shape: Shape, expected: &Came, took: Duration, dice: &mut Dice) -> bool {
     let sandbox = shape.has_sandbox.then(|| world.sandbox());
     let name = sandbox.as_ref().map(|(name, _)| name.as_str());
@@ -136,7 +136,7 @@ fn disturb(world: &World, shape: Shape, expected: &Came, took: Duration, dice: &
 }
 
 #[test]
-fn a_run_killed_at_any_instant_comes_to_the_same_end() {
+fn a_run_killed_at_any_instant_reaches_the_same_result() {
     let world = World::new();
     let mut dice = Dice::seeded(5);
     for shape in SHAPES {

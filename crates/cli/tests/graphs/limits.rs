@@ -1,11 +1,10 @@
-//! Limits of a graph hold inside the work of its nodes, and a run that failed says what it took.
+//! Limits of a graph apply inside its nodes, and a failed run reports its usage.
 
 use serde_json::{Value, json};
 
 use super::world::World;
 
-/// A model that reads one file after the other and never comes to an end, at a dollar for a thousand
-/// tokens.
+/// A model that reads one file after the other without end, at a dollar per thousand tokens.
 const READER: &str = "
 price: {input: 1000, output: 1000}
 at_end: start_over
@@ -14,10 +13,10 @@ answers:
 - calls: [{name: builtin_S_file-read, arguments: {path: notes.txt, offset: 1}}]
 ";
 
-/// A world with an actor that has one node, asks the reader, and has these limits.
+/// A world with an actor of one node that asks the reader, with these limits.
 fn reading(limits: &str) -> World {
     let world = World::new();
-    std::fs::write(world.agents.work().join("reader.yaml"), READER).expect("a file");
+    std::fs::write(world.agents.cwd().join("reader.yaml"), READER).expect("a file");
     world.add(&format!(
         "name: local/reading\ntype: graph\ndescription: d\nlimits: {limits}\nnodes:\n  \
          ask: {{model: scripted/reader.yaml, prompt: Read, tools: [builtin/file-read], max_output_tokens: 20}}\n"
@@ -25,7 +24,7 @@ fn reading(limits: &str) -> World {
     world
 }
 
-/// Runs it to its failure; gives the error and the run.
+/// Runs it until it fails. Returns the error and the run.
 fn failed(world: &World) -> (Value, Value) {
     let (sandbox, _) = world.sandbox();
     let answer = world.run(&["actor", "run", "local/reading", "x", "--sandbox", &sandbox]);
@@ -35,7 +34,7 @@ fn failed(world: &World) -> (Value, Value) {
 }
 
 #[test]
-fn questions_of_one_node_end_at_the_limit_and_are_counted() {
+fn model_calls_of_one_node_end_at_the_limit_and_are_counted() {
     let world = reading("{max_model_calls: 3}");
     let (error, run) = failed(&world);
     assert_eq!(error["code"], "CA-1023", "{error}");
@@ -66,19 +65,19 @@ fn calls_of_tools_by_one_node_end_at_the_limit() {
 }
 
 #[test]
-fn money_of_one_node_ends_at_the_limit() {
-    let world = reading("{max_cost: 1.5}");
+fn the_cost_of_one_node_ends_at_the_limit() {
+    let world = reading("{max_cost: 12}");
     let (error, run) = failed(&world);
     assert!(
         error["message"].as_str().expect("text").contains("budget"),
         "{error}"
     );
     let cost = run["usage"]["cost_usd"].as_f64().expect("a number");
-    assert!(cost > 0.0 && cost <= 1.5, "{cost}");
+    assert!(cost > 0.0 && cost <= 12.0, "{cost}");
 }
 
 #[test]
-fn items_at_work_at_the_same_time_keep_the_limit() {
+fn parallel_items_respect_the_limit() {
     let world = World::new();
     world.add(
         "name: local/items\ntype: graph\ndescription: d\nlimits: {max_model_calls: 4}\nnodes:\n  \

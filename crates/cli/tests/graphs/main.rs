@@ -1,4 +1,4 @@
-//! Runs of actors through the program: every shape of graph, crashes, two terminals at once, ends.
+//! Runs of actors: every shape of graph, crashes, concurrent terminals, and how runs end.
 
 mod arguments;
 mod kill;

@@ -1,4 +1,4 @@
-//! What runs come to, what is stored of them, and what two terminals see of one.
+//! Results of runs, stored data, and one run seen from two terminals.
 
 use cleveragents_testkit::at_once;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::world::{ITEMS, SHAPES, World};
 
 #[test]
-fn every_shape_comes_to_its_end_and_can_be_replayed() {
+fn every_shape_finishes_and_can_be_replayed() {
     let world = World::new();
     let mut outputs = Vec::new();
     for shape in SHAPES {
@@ -42,7 +42,7 @@ fn every_shape_comes_to_its_end_and_can_be_replayed() {
 }
 
 #[test]
-fn defect_8290_updates_of_parallel_nodes_are_all_there_in_the_order_of_the_file() {
+fn defect_8290_updates_of_parallel_nodes_are_merged_in_file_order() {
     let world = World::new();
     let data = world
         .agents
@@ -54,7 +54,7 @@ fn defect_8290_updates_of_parallel_nodes_are_all_there_in_the_order_of_the_file(
 }
 
 #[test]
-fn a_run_of_another_process_can_be_seen_and_its_end_cannot_be_changed() {
+fn a_run_of_another_process_is_visible_and_a_finished_run_cannot_be_changed() {
     let world = World::new();
     let data = world.agents.data(&["actor", "run", "local/five", "x"]);
     let run = data["actor_run"]["run"].as_str().expect("an id").to_owned();
@@ -72,7 +72,7 @@ fn a_run_of_another_process_can_be_seen_and_its_end_cannot_be_changed() {
 #[test]
 fn many_processes_register_one_actor_once() {
     let world = World::new();
-    let file = world.agents.work().join("twin.yaml");
+    let file = world.agents.cwd().join("twin.yaml");
     std::fs::write(
         &file,
         "name: local/twin\ntype: llm\ndescription: d\nmodel: scripted/style.yaml\n",
@@ -94,9 +94,9 @@ fn world_code(agents: &cleveragents_testkit::Agents, path: &str) -> Option<i32> 
 }
 
 #[test]
-fn defect_2503_actors_cannot_come_to_contain_each_other() {
+fn defect_2503_actors_cannot_contain_each_other() {
     let world = World::new();
-    let file = world.agents.work().join("inner.yaml");
+    let file = world.agents.cwd().join("inner.yaml");
     let circle =
         "name: local/inner\ntype: graph\ndescription: d\nnodes:\n  a: {actor_ref: local/outer}\n";
     std::fs::write(&file, circle).expect("a file");
@@ -133,7 +133,7 @@ fn an_actor_that_others_use_is_not_removed() {
 }
 
 #[test]
-fn a_context_is_gone_on_with_and_survives_export_and_import() {
+fn a_context_is_continued_and_survives_export_and_import() {
     let world = World::new();
     let run = [
         "actor",
@@ -152,7 +152,7 @@ fn a_context_is_gone_on_with_and_survives_export_and_import() {
             {"role": "assistant", "content": "style is fine"},
         ])
     );
-    let file = world.agents.work().join("weekly.yaml");
+    let file = world.agents.cwd().join("weekly.yaml");
     let path = file.to_str().expect("a path");
     world
         .agents
@@ -180,6 +180,6 @@ fn a_context_is_gone_on_with_and_survives_export_and_import() {
     assert_eq!(
         sessions["sessions"],
         json!([]),
-        "none of them is a person's"
+        "none of them is from the user"
     );
 }

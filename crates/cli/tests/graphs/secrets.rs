@@ -1,4 +1,4 @@
-//! Secrets that come into a run, by whichever way, are neither stored nor shown.
+//! Secrets in a run, from any source, are neither stored nor shown.
 
 use cleveragents_testkit::Agents;
 
@@ -11,13 +11,13 @@ fn a_secret_in_inputs_files_and_answers_is_neither_stored_nor_shown() {
     let agents = Agents::new(env!("CARGO_BIN_EXE_agents")).with("OPENAI_API_KEY", SECRET);
     let world = World::with(agents);
     let script = format!("answers:\n- {{when: '.', text: 'it is {SECRET}'}}\n");
-    std::fs::write(world.agents.work().join("leaky.yaml"), script).expect("a file");
+    std::fs::write(world.agents.cwd().join("leaky.yaml"), script).expect("a file");
     world.add(
         "name: local/leaky\ntype: graph\ndescription: d\nmodel: scripted/leaky.yaml\nnodes:\n  \
          ask: {prompt: '{{ input }} {{ context.key }} {{ more }}', output: said, next: keep}\n  \
          keep: {set: {output: '{{ said }} {{ context.key }} ${OPENAI_API_KEY}'}}\n",
     );
-    let file = world.agents.work().join("answer.txt");
+    let file = world.agents.cwd().join("answer.txt");
     let answer = world.run(&[
         "actor",
         "run",

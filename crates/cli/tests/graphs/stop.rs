@@ -1,4 +1,5 @@
-//! Ends of runs: limits, cancellation from another terminal, failing nodes, and calls in doubt.
+//! How runs end: limits, cancellation from another terminal, failing nodes, and calls with unknown
+//! outcome.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ fn error(answer: &Answer) -> Value {
     answer.json()["data"]["error"].clone()
 }
 
-/// Waits until something is true of the newest run.
+/// Waits until a condition holds for the newest run.
 fn wait_for(world: &World, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
@@ -27,7 +28,7 @@ fn wait_for(world: &World, what: &str, is_so: impl Fn(&Value) -> bool) -> Value 
 }
 
 #[test]
-fn defect_8656_a_loop_without_an_end_is_ended_by_its_limit() {
+fn defect_8656_the_limit_ends_an_endless_loop() {
     let world = World::new();
     world.add(
         "name: local/round\ntype: graph\ndescription: d\nlimits: {max_steps: 50}\nstate: {n: sum}\n\
@@ -56,7 +57,7 @@ nodes:
   last: {set: {output: done}}
 ";
 
-/// Starts the slow run and waits for its first step; the run's id.
+/// Starts the slow run and waits for its first step; returns the id of the run.
 fn start_slow(world: &World) -> (std::process::Child, String) {
     world.add(SLOW);
     let (name, _) = world.sandbox();
@@ -111,7 +112,7 @@ fn a_run_that_a_signal_stops_exits_with_130() {
     let number = i32::try_from(child.id()).expect("a number");
     let process = Pid::from_raw(number).expect("a process");
     kill_process(process, Signal::INT).expect("a process that is not reaped");
-    let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+    let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
     assert_eq!(answer.code, Some(130), "{answer:?}");
     assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
     assert_eq!(error(&answer)["code"], "CA-1024", "{answer:?}");
@@ -135,7 +136,7 @@ fn the_time_limit_of_a_node_ends_its_command() {
 }
 
 #[test]
-fn a_failed_run_is_gone_on_with_when_the_cause_is_gone() {
+fn a_failed_run_is_resumed_when_the_cause_is_gone() {
     let world = World::new();
     world.add(
         "name: local/two\ntype: graph\ndescription: d\nnodes:\n  \
@@ -150,7 +151,7 @@ fn a_failed_run_is_gone_on_with_when_the_cause_is_gone() {
         .expect("an id")
         .to_owned();
     let script = "answers:\n- text: now\n";
-    std::fs::write(world.agents.work().join("later.yaml"), script).expect("a file");
+    std::fs::write(world.agents.cwd().join("later.yaml"), script).expect("a file");
     let answer = world.run(&["run", "resume", &run]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     let data = answer.json()["data"].clone();
@@ -160,7 +161,7 @@ fn a_failed_run_is_gone_on_with_when_the_cause_is_gone() {
 }
 
 #[test]
-fn a_call_that_was_cut_off_is_asked_about_and_never_made_twice_by_itself() {
+fn an_interrupted_call_is_asked_about_and_never_repeated_automatically() {
     let world = World::new();
     world.add(
         "name: local/once\ntype: graph\ndescription: d\nnodes:\n  \
@@ -192,7 +193,7 @@ fn a_call_that_was_cut_off_is_asked_about_and_never_made_twice_by_itself() {
         .to_owned();
     let left = world.run(&["run", "show", &run]);
     assert_eq!(left.json()["data"]["owner"], Value::Null, "{left:?}");
-    assert_eq!(left.json()["status"], "warn", "nobody works on it");
+    assert_eq!(left.json()["status"], "warn", "no process runs it");
     let asked = world.run(&["run", "resume", &run]);
     assert_eq!(asked.code, Some(5), "{asked:?}");
     assert_eq!(error(&asked)["code"], "CA-1027");
@@ -204,10 +205,10 @@ fn a_call_that_was_cut_off_is_asked_about_and_never_made_twice_by_itself() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_its_format_is_asked_for_again() {
+fn an_answer_that_does_not_match_its_schema_is_requested_again() {
     let world = World::new();
     let script = "answers:\n- text: four\n- text: '{\"score\": 4}'\n";
-    std::fs::write(world.agents.work().join("score.yaml"), script).expect("a file");
+    std::fs::write(world.agents.cwd().join("score.yaml"), script).expect("a file");
     world.add(
         "name: local/score\ntype: llm\ndescription: d\nmodel: scripted/score.yaml\nresponse_format:\n  \
          type: object\n  properties: {score: {type: integer}}\n  required: [score]\n",
@@ -218,9 +219,9 @@ fn an_answer_that_does_not_fit_its_format_is_asked_for_again() {
 }
 
 #[test]
-fn a_run_that_failed_for_the_form_of_its_answers_asks_anew_when_it_is_gone_on_with() {
+fn a_run_that_failed_for_invalid_answers_asks_again_when_resumed() {
     let world = World::new();
-    let script = world.agents.work().join("score.yaml");
+    let script = world.agents.cwd().join("score.yaml");
     std::fs::write(&script, "answers:\n- {when: '.', text: four}\n").expect("a file");
     world.add(
         "name: local/score\ntype: llm\ndescription: d\nmodel: scripted/score.yaml\nresponse_format:\n  \
@@ -239,13 +240,13 @@ fn a_run_that_failed_for_the_form_of_its_answers_asks_anew_when_it_is_gone_on_wi
 }
 
 #[test]
-fn an_answer_that_is_cut_is_told_as_such() {
+fn a_truncated_answer_is_reported() {
     let world = World::new();
     let script = "answers:\n- {when: '.', text: half of, stop: max_tokens}\n";
-    std::fs::write(world.agents.work().join("half.yaml"), script).expect("a file");
+    std::fs::write(world.agents.cwd().join("half.yaml"), script).expect("a file");
     let answer = world.run(&["actor", "run", "scripted/half.yaml", "x"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(answer.json()["status"], "warn");
     let told = answer.json()["messages"][0]["text"].to_string();
-    assert!(told.contains("cut at the limit of tokens"), "{told}");
+    assert!(told.contains("cut at the token limit"), "{told}");
 }

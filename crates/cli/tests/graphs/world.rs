@@ -1,4 +1,4 @@
-//! A home with actors of every shape, a sandbox, and models that answer from scripts.
+//! A home with actors of every shape, a sandbox, and scripted models.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use serde_json::{Value, json};
 
-/// Five nodes: three reviewers at the same time, and a judge where they meet.
+/// Five nodes: three reviewers in parallel, and a judge that joins them.
 pub(crate) const FIVE: &str = "
 name: local/five
 type: graph
@@ -44,7 +44,7 @@ nodes:
   done: {set: {output: '{{ round }} rounds'}}
 ";
 
-/// Three actors inside each other.
+/// Three nested actors.
 pub(crate) const INNER: &str = "
 name: local/inner
 type: graph
@@ -74,7 +74,7 @@ nodes:
   after: {set: {output: '{{ depth }} levels, {{ output }}'}}
 ";
 
-/// A hundred items, eight at a time.
+/// A hundred items, eight in parallel.
 pub(crate) const MAP: &str = "
 name: local/map
 type: graph
@@ -91,10 +91,10 @@ nodes:
   count: {set: {output: '{{ answers | length }} answers'}}
 ";
 
-/// How many items the map goes through.
+/// Number of items of the map.
 pub(crate) const ITEMS: usize = 100;
 
-/// A shape of graph, and how it is run.
+/// A shape of graph, and its arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) actor: &'static str,
@@ -120,7 +120,7 @@ pub(crate) const SHAPES: [Shape; 4] = [
     },
 ];
 
-/// A home with all of them.
+/// A home with all shapes.
 pub(crate) struct World {
     pub(crate) agents: Agents,
     sandboxes: std::cell::Cell<u32>,
@@ -132,7 +132,7 @@ impl World {
     }
 
     pub(crate) fn with(agents: Agents) -> Self {
-        let work = agents.work();
+        let work = agents.cwd();
         let code = work.join("code");
         std::fs::create_dir_all(&code).expect("a folder");
         std::fs::write(code.join("notes.txt"), "first\n").expect("a file");
@@ -152,17 +152,17 @@ impl World {
 
     /// Registers an actor.
     pub(crate) fn add(&self, file: &str) {
-        let path = self.agents.work().join("actor.yaml");
+        let path = self.agents.cwd().join("actor.yaml");
         std::fs::write(&path, file).expect("a file");
         self.agents
             .data(&["actor", "add", "--config", path.to_str().expect("a path")]);
     }
 
-    /// A new sandbox; its name and its folder.
+    /// Creates a sandbox; returns its name and folder.
     pub(crate) fn sandbox(&self) -> (String, PathBuf) {
         self.sandboxes.set(self.sandboxes.get() + 1);
         let name = format!("box-{}", self.sandboxes.get());
-        let code = self.agents.work().join("code");
+        let code = self.agents.cwd().join("code");
         let path = code.to_str().expect("a path");
         let made = self
             .agents
@@ -171,7 +171,7 @@ impl World {
         (name, PathBuf::from(folder.expect("a folder")))
     }
 
-    /// The arguments of a run of a shape.
+    /// Arguments for a run of a shape.
     pub(crate) fn arguments(shape: Shape, sandbox: Option<&str>) -> Vec<String> {
         let items: Vec<usize> = (0..ITEMS).collect();
         let input = json!({ "items": items }).to_string();
@@ -194,7 +194,7 @@ impl World {
         all
     }
 
-    /// Starts the program and does not wait for it.
+    /// Starts the program without waiting for it.
     pub(crate) fn start(&self, arguments: &[String]) -> Child {
         self.agents
             .command(arguments)
@@ -205,7 +205,7 @@ impl World {
             .expect("the program starts")
     }
 
-    /// The newest run, if there is any.
+    /// The newest run.
     pub(crate) fn newest(&self) -> Option<Value> {
         let listed = self.agents.data(&["run", "list", "--limit", "1"]);
         listed["runs"].as_array()?.first().cloned()
@@ -222,13 +222,13 @@ impl World {
         self.agents.run(&all)
     }
 
-    /// Asks the database.
+    /// Queries the database.
     pub(crate) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
         TestDatabase::read_file(&self.agents.database(), sql)
     }
 }
 
-/// The files of a folder, by name.
+/// Files of a folder, by name.
 pub(crate) fn files(folder: &std::path::Path) -> BTreeMap<String, String> {
     std::fs::read_dir(folder)
         .expect("a folder")

@@ -1,9 +1,9 @@
-//! What a plan's commands leave behind is not what the plan changed.
+//! By-products of commands do not count as changes of a plan.
 
 use super::world::World;
 
 #[test]
-fn a_plan_counts_what_was_wanted_and_names_what_commands_made() {
+fn a_plan_counts_intended_changes_and_lists_files_of_commands() {
     let world = World::new();
     world.action(
         "local/tests",
@@ -29,7 +29,7 @@ fn a_plan_counts_what_was_wanted_and_names_what_commands_made() {
     let shown = world
         .agents
         .run(&["--format", "rich", "plan", "diff", &plan]);
-    assert!(shown.out.contains("made by commands"), "{shown:?}");
+    assert!(shown.out.contains("created by commands"), "{shown:?}");
     let status = world.agents.data(&["plan", "status", &plan]);
     assert!(!status.to_string().contains("pycache"), "{status:#}");
     world.agents.data(&["plan", "apply", &plan, "--yes"]);

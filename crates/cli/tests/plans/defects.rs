@@ -1,4 +1,5 @@
-//! Properties of plans that defects of an earlier system were reported about; see `docs/defects.md`.
+//! Plan properties that were reported as defects of an earlier system; see
+//! `docs/reference/defects.md`.
 
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use super::faults::{STEPS, break_table, mend};
 use super::world::World;
 
-/// What was decided about a plan, in order.
+/// Decisions of a plan, in order.
 fn decisions(world: &World, plan: &str) -> Vec<Vec<String>> {
     world.ask(&format!(
         "SELECT decision_id, parent_decision_id, question, chosen, snapshot FROM plan_decisions \
@@ -15,12 +16,12 @@ fn decisions(world: &World, plan: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn defect_5336_what_was_decided_is_read_by_the_next_process() {
+fn defect_5336_decisions_are_visible_to_the_next_process() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.plan("local/steps", &[]);
     let stored = decisions(&world, &plan);
-    // The root, the way, and each step.
+    // The root, the approach, and each step.
     assert_eq!(stored.len(), 2 + STEPS.len(), "{stored:?}");
     let tree = world.agents.data(&["plan", "tree", &plan]);
     assert_eq!(tree["summary"]["nodes"], stored.len(), "{tree}");
@@ -35,7 +36,7 @@ fn defect_5336_what_was_decided_is_read_by_the_next_process() {
 }
 
 #[test]
-fn defect_10874_a_failed_execute_leaves_the_strategy_as_it_was() {
+fn defect_10874_a_failed_execute_keeps_the_strategy() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.plan("local/steps", &[]);
@@ -77,7 +78,7 @@ fn defect_3186_a_plan_whose_stage_cannot_be_read_is_refused() {
     assert_eq!(world.seen(), seen);
 }
 
-/// A script of one answer that costs something.
+/// A script of one answer with a cost.
 fn priced(text: &str) -> Value {
     json!({
         "price": {"input": 100, "output": 100}, "at_end": "repeat_last",
@@ -86,7 +87,7 @@ fn priced(text: &str) -> Value {
     })
 }
 
-/// What a strategist answers that makes one step.
+/// Answer of a strategist with one step.
 fn one_step() -> String {
     let step = json!({"title": "Write one.txt", "description": "Write it.", "files": ["one.txt"]});
     let choice =
@@ -94,7 +95,7 @@ fn one_step() -> String {
     json!({"summary": "Write it at once", "decisions": [choice], "steps": [step]}).to_string()
 }
 
-/// An action whose strategist makes one step, and whose executor does it.
+/// An action whose strategist creates one step, which the executor executes.
 fn modelled(world: &World) {
     world.scripted_action(
         "local/one",
@@ -108,7 +109,7 @@ fn modelled(world: &World) {
 }
 
 #[test]
-fn defect_4817_what_an_estimation_actor_says_is_stored_and_shown() {
+fn defect_4817_the_estimate_of_an_actor_is_stored_and_shown() {
     let world = World::new();
     modelled(&world);
     let figures = json!({"summary": "A little", "cost_usd": [0.01, 0.05], "seconds": [5, 9]});
@@ -168,7 +169,7 @@ fn defect_4817_what_an_estimation_actor_says_is_stored_and_shown() {
 }
 
 #[test]
-fn defect_5601_each_budget_that_is_exhausted_leaves_an_event() {
+fn defect_5601_each_exceeded_budget_has_an_event() {
     let mut world = World::new();
     modelled(&world);
     let exhausted = |world: &World| {
@@ -218,7 +219,7 @@ fn defect_5601_each_budget_that_is_exhausted_leaves_an_event() {
     assert!(told[count].0.starts_with("day 2"), "{told:?}");
 }
 
-/// The snapshot of each decision of a plan, by what was chosen.
+/// Snapshot of each decision of a plan, by the chosen option.
 fn snapshots(world: &World, plan: &str) -> Vec<(String, Value)> {
     let rows = world.ask(&format!(
         "SELECT chosen, snapshot FROM plan_decisions WHERE plan_id = '{plan}' ORDER BY sequence"
@@ -229,7 +230,7 @@ fn snapshots(world: &World, plan: &str) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn defect_3125_a_decision_can_be_gone_on_from_with_what_is_kept() {
+fn defect_3125_a_decision_can_be_resumed_from_stored_data() {
     let world = World::new();
     modelled(&world);
     world.action("local/steps", &STEPS);
@@ -256,7 +257,7 @@ fn defect_3125_a_decision_can_be_gone_on_from_with_what_is_kept() {
             assert_eq!(resources[0], "local/repo", "{chosen}: {snapshot}");
             for field in ["hot_context_ref", "actor_state_ref"] {
                 let found = match text(field).split_once(' ') {
-                    // All that an actor was given and said is there: it walks the same way again.
+                    // All input and output of the actor is stored, so the run can be replayed.
                     Some(("run", run)) => world.run(&["run", "replay", run]),
                     Some(("plan", id)) => world.run(&["plan", "show", id]),
                     _ => panic!("{chosen}: {snapshot}"),

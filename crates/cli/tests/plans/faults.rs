@@ -1,11 +1,11 @@
-//! Every claim of success is true: what lies behind a command is broken, and it neither says that it worked
-//! nor leaves half of it; once it is mended, the same command works.
+//! No false success: with a broken dependency, a command neither reports success nor leaves partial
+//! changes; after the repair, the same command works.
 
 use cleveragents_testkit::TestDatabase;
 
 use super::world::{World, git};
 
-/// Breaks a table: nothing can be written to it, or only not what the condition says.
+/// Breaks a table: no row can be written, or only rows that do not meet the condition.
 pub(crate) fn break_table(world: &World, table: &str, condition: &str) {
     let when = if condition.is_empty() {
         String::new()
@@ -13,7 +13,7 @@ pub(crate) fn break_table(world: &World, table: &str, condition: &str) {
         format!("WHEN {condition}")
     };
     for event in ["INSERT", "UPDATE", "DELETE"] {
-        // What a row would become is known of those only that are written.
+        // `NEW` is only available for inserts and updates.
         if event == "DELETE" && !condition.is_empty() {
             continue;
         }
@@ -35,7 +35,7 @@ pub(crate) fn mend(world: &World) {
     );
 }
 
-/// Everything that commands leave in the database.
+/// All data that commands store in the database.
 pub(crate) fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
     [
         "plans",
@@ -60,7 +60,8 @@ pub(crate) fn rows(world: &World) -> Vec<(String, Vec<Vec<String>>)> {
     .into()
 }
 
-/// A command of one unit of work: with each of these tables broken it does nothing; then it works.
+/// A command of one unit of work: with each of these tables broken it changes nothing; then it
+/// works.
 fn all_or_nothing(world: &World, tables: &[&str], arguments: &[&str]) {
     for table in tables {
         let here = format!("{arguments:?} with {table} broken");
@@ -186,7 +187,7 @@ fn executing() {
         ("runs", ""),
         ("run_steps", ""),
         ("leases", ""),
-        // A sandbox that cannot be ended being made, nor thrown away.
+        // A sandbox whose creation cannot be completed, and that cannot be discarded.
         ("sandboxes", "NEW.state IN ('active', 'discarded')"),
     ] {
         let plan = world.plan("local/steps", &[]);
@@ -210,7 +211,7 @@ fn executing() {
             assert_eq!(tree[name], content, "{here}");
         }
     }
-    // A change is not recorded without the checkpoint behind it.
+    // A change is not recorded without its checkpoint.
     let plan = world.plan("local/steps", &[]);
     let recorded = "SELECT count(*) FROM change_entries";
     let before = world.ask(recorded);
@@ -219,7 +220,7 @@ fn executing() {
     mend(&world);
     answer.assert_no_claim("execute without a checkpoint after a change");
     assert_eq!(world.ask(recorded), before);
-    // Once it is through, it is not said to be when that could not be stored.
+    // The command does not report success if the result could not be stored.
     let plan = world.plan("local/steps", &[]);
     break_table(&world, "plans", "NEW.stage = 'execute/complete'");
     let answer = world.run(&["plan", "execute", &plan]);
@@ -275,7 +276,7 @@ fn a_repository_that_is_gone() {
     world.action("local/steps", &STEPS);
     let waiting = world.plan("local/steps", &[]);
     let done = world.executed("local/steps");
-    let (repository, aside) = (world.repository(), world.agents.work().join("aside"));
+    let (repository, aside) = (world.repository(), world.agents.cwd().join("aside"));
     std::fs::rename(&repository, &aside).expect("moved");
     std::fs::write(&repository, "no folder").expect("a file");
     let making = world.run(&["plan", "use", "local/steps", "local/p"]);
@@ -285,7 +286,7 @@ fn a_repository_that_is_gone() {
     std::fs::rename(&aside, &repository).expect("moved back");
     executing.assert_no_claim("execute");
     applying.assert_no_claim("apply");
-    // Whether the plan is made or not, nothing is said to be thought out on a repository that is not there.
+    // Whether or not the plan was created, no strategy is reported for a missing repository.
     if making.code == Some(0) {
         assert_ne!(making.json()["data"]["phase"], "execute", "{making:?}");
     }
@@ -326,7 +327,7 @@ fn taking_back_and_forward() {
         mend(&world);
         answer.assert_no_claim(&here);
         assert_eq!(world.stage(&plan), "execute/complete", "{here}");
-        // The next one ends what was begun.
+        // The next command finishes the interrupted one.
         world
             .agents
             .data(&["plan", "rollback", &plan, back[3], "--preview"]);

@@ -1,37 +1,37 @@
-//! A disk that is full, behind every command of plans and of what they are made from: the command does not
-//! claim success, leaves nothing half done, and does its work once there is room.
+//! A full disk during every command on plans and their definitions: the command does not report
+//! success, leaves no partial changes, and works once there is free space.
 //!
-//! Each command is run again and again, each time with a little more room, until it succeeds. So the disk is
-//! full behind each of its effects once, whatever the size of the files that it writes.
+//! Each command runs repeatedly, each time with a little more space, until it succeeds. So the disk
+//! is full once at each of its writes, whatever the size of its files.
 
 use cleveragents_testkit::{Answer, TestDatabase};
 
 use super::faults::{STEPS, rows};
 use super::world::{World, files, git};
 
-/// How much more room there is at first each time, in blocks of 512 bytes; later half as much again.
+/// First increment of free space in blocks of 512 bytes; later increments grow by half.
 const MORE: u32 = 64;
 
-/// Where there is room for everything.
+/// Enough space for everything.
 const ROOMY: u32 = 1 << 13;
 
-/// What a command that failed may leave.
+/// State that a failed command may leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     /// Nothing: it is one unit of work.
     Nothing,
-    /// What the same command goes on with.
+    /// State from which the same command continues.
     Work,
 }
 
-/// Runs a command with so much room.
+/// Runs a command with `blocks` of free space.
 fn squeezed(world: &World, room: u32, arguments: &[&str]) -> Answer {
     let arguments = [&["--format", "json"], arguments].concat();
     let output = world.agents.on_full_disk(room, &arguments).output();
-    Answer::of(&output.expect("the program starts"))
+    Answer::from_output(&output.expect("the program starts"))
 }
 
-/// Runs a command with no room and then a little more, until it succeeds.
+/// Runs a command without space and then with a little more, until it succeeds.
 fn squeeze(world: &World, leaves: Leaves, arguments: &[&str]) -> Answer {
     let mut arguments = arguments.to_vec();
     let mut room = 0;
@@ -49,7 +49,7 @@ fn squeeze(world: &World, leaves: Leaves, arguments: &[&str]) -> Answer {
             assert_ne!(
                 answer.code,
                 Some(4),
-                "{here}: nobody else is at work: {answer:?}"
+                "{here}: no other process runs: {answer:?}"
             );
         }
         if let Some(before) = before {
@@ -58,7 +58,7 @@ fn squeeze(world: &World, leaves: Leaves, arguments: &[&str]) -> Answer {
         if arguments[1] != "apply" {
             assert_eq!(files(&world.repository()), seen, "{here}");
         }
-        // A call that was cut off may have taken effect: a person says what became of it.
+        // An interrupted call may have taken effect: the user decides its outcome.
         if answer.code == Some(5) && !arguments.contains(&"--redo") {
             arguments.push("--redo");
         }
@@ -99,7 +99,7 @@ fn definitions() {
     );
 }
 
-/// The checkpoint that a step of a plan made.
+/// The checkpoint of a step of a plan.
 fn checkpoint(world: &World, plan: &str, step: &str) -> String {
     let rows = world.ask(&format!(
         "SELECT checkpoint FROM plan_steps WHERE plan_id = '{plan}' AND path = '{step}'"
@@ -107,7 +107,7 @@ fn checkpoint(world: &World, plan: &str, step: &str) -> String {
     format!("cp_{}", rows[0][0])
 }
 
-/// Each step took effect once.
+/// Asserts that each step took effect once.
 fn assert_carried_out(world: &World, plan: &str) {
     assert_eq!(world.stage(plan), "execute/complete");
     let tree = world.tree(plan);
@@ -132,7 +132,7 @@ fn making_plans_and_talking_to_them() {
     let data = made.json()["data"].clone();
     let plan = data["plan_id"].as_str().expect("an id");
     assert_eq!(world.stage(plan), "strategize/complete");
-    // Those that were made and not thought out can be gone on with.
+    // Plans that were created without a strategy can be resumed.
     for left in world.ask("SELECT plan_id FROM plans WHERE stage LIKE 'strategize/%ed' LIMIT 2") {
         world.agents.data(&["plan", "execute", &left[0]]);
         assert_eq!(world.stage(&left[0]), "strategize/complete");
@@ -183,7 +183,7 @@ fn carrying_out_taking_back_and_applying() {
     assert_eq!(git(&repository, &["status", "--porcelain"]), "");
 }
 
-/// Leaves a plan to workers without beginning one.
+/// Queues a plan without starting a worker.
 fn queue(world: &World, plan: &str) {
     TestDatabase::write_file(
         &world.agents.database(),
@@ -223,8 +223,8 @@ fn leaving_a_plan_to_a_worker() {
         Leaves::Work,
         &["plan", "execute", &plan, "--background"],
     );
-    // The worker that was begun has as little room. What it leaves another one ends.
-    World::wait_until("a plan that is carried out", || {
+    // The started worker has as little space. Another worker finishes its work.
+    World::wait_until("an executed plan", || {
         queue(&world, &plan);
         world.run(&["worker", "--until-idle"]);
         world.stage(&plan) == "execute/complete"
@@ -263,7 +263,7 @@ fn from_words_to_files() {
 #[test]
 fn the_tour() {
     let mut world = World::new();
-    let folder = world.agents.work().join("tmp");
+    let folder = world.agents.cwd().join("tmp");
     std::fs::create_dir(&folder).expect("a folder");
     let path = folder.to_str().expect("a path").to_owned();
     world.agents = world.agents.with("TMPDIR", path);

@@ -1,5 +1,6 @@
-//! `kill -9` at random instants of `plan execute`, `plan apply`, `plan rollback` and `plan redo`: whoever goes
-//! on finds every finished step, repeats no call that must not be repeated, and comes to the same end.
+//! `kill -9` at random instants of `plan execute`, `plan apply`, `plan rollback` and `plan redo`:
+//! the next process finds all finished steps, repeats no call that must not be repeated, and
+//! reaches the same result.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use super::world::{STEPS, World, error};
 
-/// What a plan came to, without what differs from plan to plan.
+/// Result of a plan, without values that vary.
 #[derive(Debug, PartialEq)]
 struct Came {
     tree: BTreeMap<String, String>,
@@ -25,7 +26,7 @@ fn came(world: &World, plan: &str) -> Came {
          AND undone_by IS NULL ORDER BY number"
     ));
     let mut changes = world.changes(plan);
-    // Nobody recorded who wrote the file of a call that was cut off and then assumed to be done.
+    // The writer of a file is unknown for an interrupted call that was assumed done.
     for file in changes[0].as_array_mut().into_iter().flatten() {
         file["is_made_by_command"] = false.into();
     }
@@ -36,7 +37,7 @@ fn came(world: &World, plan: &str) -> Came {
     }
 }
 
-/// The rows of the steps that are done, whole.
+/// Complete rows of the finished steps.
 fn done(world: &World, plan: &str) -> Vec<Vec<String>> {
     world.ask(&format!(
         "SELECT number, path, run_id, checkpoint, position_before, position_after, summary, finished_at \
@@ -50,20 +51,20 @@ fn calls(world: &World, plan: &str) -> Vec<Vec<String>> {
     ))
 }
 
-/// Starts a command and kills it; whether it was still at work.
+/// Starts a command and kills it; returns whether it was still running.
 fn kill_after(world: &World, arguments: &[&str], wait: Duration) -> bool {
     let child = world.start(arguments);
     std::thread::sleep(wait);
     child.kill()
 }
 
-/// A random instant of something that takes so long.
+/// A random instant of a duration.
 fn instant(took: Duration, dice: &mut Dice) -> Duration {
     let micros = u64::try_from(took.as_micros()).expect("a short time");
     Duration::from_micros(dice.roll(micros + micros / 8 + 1))
 }
 
-/// Goes on until the plan is carried out. Gives how often a call in doubt was made again.
+/// Resumes until the plan is executed. Returns the number of retried calls with unknown outcome.
 fn go_on(world: &World, plan: &str, here: &str) -> usize {
     let (mut redone, mut redo) = (0, false);
     while world.stage(plan) != "execute/complete" {
@@ -76,7 +77,7 @@ fn go_on(world: &World, plan: &str, here: &str) -> usize {
         let answer = world.run(arguments);
         if answer.code == Some(5) {
             assert_eq!(error(&answer)["code"], "CA-1156", "{here}: {answer:?}");
-            assert!(!redo, "{here}: asked again after it was told: {answer:?}");
+            assert!(!redo, "{here}: asked again after the answer: {answer:?}");
             assert_eq!(calls(world, plan), before, "{here}: repeated by itself");
             (redone, redo) = (redone + 1, true);
             continue;
@@ -87,8 +88,8 @@ fn go_on(world: &World, plan: &str, here: &str) -> usize {
     redone
 }
 
-/// Kills a plan again and again until it is through or was killed often enough; gives how many of the kills
-/// cut it off in the middle, and how many calls were in doubt.
+/// Repeatedly kills a plan until it is executed or was killed often enough. Returns the number of
+/// kills that interrupted it, and the number of calls with unknown outcome.
 fn disturb(
     world: &World,
     action: &str,
@@ -104,7 +105,7 @@ fn disturb(
     let mut here = format!("{action}, {plan}, of {took:?}: killed after");
     let (mut kills, mut redone) = (0, 0);
     let mut known = done(world, &plan);
-    // Some are killed anywhere on their way, some every few steps.
+    // Some plans are killed anywhere, some every few steps.
     let stretch = took / *dice.pick(&[1, 2, 4, 6]);
     for _ in 0..=dice.roll(9) {
         if world.stage(&plan) == "execute/complete" {
@@ -112,7 +113,7 @@ fn disturb(
         }
         let wait = instant(stretch, dice);
         let _written = write!(here, " {wait:?}");
-        // What is in doubt is said to be made again in half of the cases: that may be cut off too.
+        // Half of the calls with unknown outcome are retried, which may be interrupted again.
         let arguments = ["plan", "execute", &plan, "--redo"];
         let is_redo = dice.once_in(2);
         let arguments = &arguments[..if is_redo { 4 } else { 3 }];
@@ -145,12 +146,12 @@ fn disturb(
         "SELECT tool FROM tool_invocations WHERE plan_id = '{plan}' AND outcome = 'running'"
     ));
     assert!(open.is_empty(), "{here}: calls without an end: {open:?}");
-    // The next one is not slowed down by what this one left.
+    // Removed, so that it does not slow down the next one.
     world.agents.data(&["plan", "cancel", &plan]);
     (kills, doubts)
 }
 
-/// Carries out plans of an action, disturbed, until so many kills hit.
+/// Executes plans of an action, with kills, until the required number of kills interrupted them.
 fn prove(world: &World, action: &str, wanted: usize) {
     let plan = world.plan(action, &[]);
     let begun = Instant::now();
@@ -166,30 +167,30 @@ fn prove(world: &World, action: &str, wanted: usize) {
         let (hit, doubtful) = disturb(world, action, &expected, took, &mut dice);
         (kills, doubts, plans) = (kills + hit, doubts + doubtful, plans + 1);
         let told = format!(
-            "{action}: {kills} kills in {plans} plans, {doubts} calls in doubt, {:?}\n",
+            "{action}: {kills} kills in {plans} plans, {doubts} calls with unknown outcome, {:?}\n",
             begun.elapsed()
         );
-        // Whoever runs the whole proof wants to see how far it is.
+        // Progress output for the long version of this test.
         let _told = std::io::stderr().write_all(told.as_bytes());
     }
     world.agents.assert_sound();
 }
 
 #[test]
-fn a_plan_killed_at_any_instant_comes_to_the_same_end() {
+fn a_plan_killed_at_any_instant_reaches_the_same_result() {
     let world = World::new();
     world.long_action("local/steps");
     prove(&world, "local/steps", proof_size(4, 220));
 }
 
 #[test]
-fn a_plan_of_models_killed_at_any_instant_comes_to_the_same_end() {
+fn a_plan_of_models_killed_at_any_instant_reaches_the_same_result() {
     let world = World::new();
     world.modelled_action("local/models");
     prove(&world, "local/models", proof_size(2, 80));
 }
 
-/// One step that makes, changes and removes many files.
+/// One step that creates, changes and removes many files.
 fn broad_action(world: &World) {
     let many = "seq 80 | split -l 1 -a 3 - part-";
     let items = [
@@ -201,7 +202,7 @@ fn broad_action(world: &World) {
 }
 
 #[test]
-fn an_apply_killed_at_any_instant_is_wholly_done_or_not_at_all() {
+fn an_apply_killed_at_any_instant_is_atomic() {
     let world = World::new();
     broad_action(&world);
     let old = world.seen();
@@ -222,7 +223,7 @@ fn an_apply_killed_at_any_instant_is_wholly_done_or_not_at_all() {
             let _written = write!(here, " {wait:?}");
             let was_running = kill_after(&world, &["plan", "apply", &plan, "--yes"], wait);
             kills += usize::from(was_running && world.stage(&plan) == "apply/processing");
-            // Any next command brings what was cut off to an end, whichever it is.
+            // Any next command finishes an interrupted one.
             world.agents.data(&["sandbox", "list"]);
             let seen = world.seen();
             assert!(seen == old || seen == new, "{here}: a mixture: {seen:#?}");
@@ -243,7 +244,7 @@ fn an_apply_killed_at_any_instant_is_wholly_done_or_not_at_all() {
 }
 
 #[test]
-fn a_rollback_and_a_redo_killed_at_any_instant_are_ended_by_the_next() {
+fn a_rollback_and_a_redo_killed_at_any_instant_are_finished_by_the_next_command() {
     let world = World::new();
     world.long_action("local/steps");
     let plan = world.executed("local/steps");
@@ -270,7 +271,7 @@ fn a_rollback_and_a_redo_killed_at_any_instant_are_ended_by_the_next() {
         let wait = instant(took, &mut dice);
         let here = format!("round {round}, killed after {wait:?} of {took:?}");
         kill_after(&world, &back, wait);
-        // What was cut off is ended by the next; what was ended is not done twice.
+        // The next command finishes an interrupted one; a finished one is not repeated.
         world.agents.data(&back);
         assert_eq!(came(&world, &plan), short, "{here}");
         let wait = instant(took, &mut dice);
@@ -282,7 +283,7 @@ fn a_rollback_and_a_redo_killed_at_any_instant_are_ended_by_the_next() {
         assert_eq!(world.stage(&plan), "execute/complete", "{here}");
     }
     world.agents.assert_sound();
-    // What was taken back is done anew by the next execution, and comes to the same.
+    // The next execution repeats the rolled back steps, with the same result.
     world.agents.data(&back);
     world.agents.data(&["plan", "execute", &plan]);
     let again = came(&world, &plan);
@@ -291,9 +292,9 @@ fn a_rollback_and_a_redo_killed_at_any_instant_are_ended_by_the_next() {
 }
 
 #[test]
-fn a_call_made_again_finds_what_it_found_the_first_time() {
+fn a_repeated_call_finds_the_same_state_as_the_first() {
     let world = World::new();
-    // In the temporary folder: what is made in the copy is rolled back too.
+    // In the temporary folder: a rollback would also remove files of the copy.
     let wait = "echo line >> log.txt; until test -e $TMPDIR/go; do sleep 0.05; done";
     world.action("local/cut", &[&format!("run `{wait}`")]);
     let plan = world.plan("local/cut", &[]);
@@ -306,8 +307,12 @@ fn a_call_made_again_finds_what_it_found_the_first_time() {
     World::wait_until("the line", || {
         folder().is_some_and(|folder| folder.join("work/repo/log.txt").exists())
     });
-    assert!(child.kill(), "it was at work");
+    assert!(child.kill(), "it was running");
     std::fs::write(folder().expect("a sandbox").join("tmp/go"), "").expect("a file");
-    assert_eq!(go_on(&world, &plan, "cut off"), 1, "it was in doubt");
+    assert_eq!(
+        go_on(&world, &plan, "interrupted"),
+        1,
+        "its outcome was unknown"
+    );
     assert_eq!(world.tree(&plan)["log.txt"], "line\n");
 }

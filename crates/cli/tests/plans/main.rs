@@ -1,15 +1,15 @@
-//! Plans through the program: crashes, many at once, two terminals, and things that break behind them.
+//! Plans: crashes, concurrency, two terminals, and broken dependencies.
 
 mod by_products;
+mod concurrency;
 mod defects;
 mod faults;
 mod full_disk;
+mod interaction;
 mod kill;
-mod person;
 mod policy;
 mod providers;
 mod reasoning;
 mod stream;
 mod terminals;
-mod together;
 mod world;

@@ -1,4 +1,4 @@
-//! Which checkpoints plans make by themselves, and when their sandboxes go, by the configuration.
+//! Configuration of automatic checkpoints and of the removal of sandboxes.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ fn failing() -> World {
     world
 }
 
-/// Carries out a plan of [`failing`], and gives the labels of its checkpoints.
+/// Executes a plan of [`failing`] and returns the labels of its checkpoints.
 fn labels(world: &World) -> Vec<String> {
     let plan = world.plan("local/fails", &[]);
     let failed = world.run(&["plan", "execute", &plan]);
@@ -34,7 +34,7 @@ fn labels(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn checkpoints_are_made_upon_what_is_configured() {
+fn checkpoints_are_created_on_configured_events() {
     let always = ["step/1/1", "step/1/2", "step/1/3"];
     let before = ["builtin/file-write", "builtin/shell", "builtin/shell"];
     let after = ["after builtin/file-write", "after builtin/shell"];
@@ -62,9 +62,9 @@ fn sorted(labels: Vec<impl Into<String>>) -> Vec<String> {
 }
 
 #[test]
-fn a_project_and_a_file_can_say_which_checkpoints_are_made() {
+fn a_project_and_a_file_can_configure_checkpoints() {
     let world = failing();
-    let folder = world.agents.work().join(".cleveragents");
+    let folder = world.agents.cwd().join(".cleveragents");
     std::fs::create_dir(&folder).expect("a folder");
     for (value, count) in [("[]", 3), ("[\"on_tool_write\", \"on_error\"]", 7)] {
         let text = format!("[sandbox.checkpoint]\nauto-create-on = {value}\n");
@@ -88,7 +88,7 @@ fn a_project_and_a_file_can_say_which_checkpoints_are_made() {
     );
 }
 
-/// The folder of the sandbox of a plan.
+/// Sandbox folder of a plan.
 fn folder(world: &World, plan: &str) -> PathBuf {
     let rows = world.ask(&format!(
         "SELECT sandbox_id FROM sandboxes WHERE origin = 'plan {plan}'"
@@ -97,7 +97,7 @@ fn folder(world: &World, plan: &str) -> PathBuf {
     world.agents.home().join("sandboxes").join(id)
 }
 
-/// The names and states of sandboxes that are listed without asking for all.
+/// Names and states of sandboxes that are listed without `--all`.
 fn listed(world: &World) -> Vec<(String, String)> {
     let listed = world.agents.data(&["sandbox", "list"]);
     let all = listed["sandboxes"].as_array().expect("sandboxes");
@@ -110,7 +110,7 @@ fn listed(world: &World) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_sandbox_of_a_plan_goes_when_it_is_configured_to() {
+fn the_sandbox_of_a_plan_is_removed_as_configured() {
     for (value, after_apply, after_cancel) in [
         (None, false, true),
         (Some("on_apply"), false, true),
@@ -141,7 +141,7 @@ fn the_sandbox_of_a_plan_goes_when_it_is_configured_to() {
             }
         }
         assert_eq!(listed(&world), expected, "{value:?}");
-        // What is left goes when somebody says so, and leaves no trace in the repository.
+        // A user can remove the remaining sandbox; the repository has no trace of it.
         for (name, _) in expected {
             world.agents.data(&["sandbox", "discard", &name, "--yes"]);
             let again = world.run(&["sandbox", "discard", &name, "--yes"]);
@@ -160,7 +160,7 @@ fn the_sandbox_of_a_plan_goes_when_it_is_configured_to() {
 }
 
 #[test]
-fn a_plan_that_is_cancelled_at_work_leaves_no_sandbox_when_that_is_configured() {
+fn a_plan_cancelled_while_running_leaves_no_sandbox_if_configured() {
     let mut world = World::new();
     world.agents = world.agents.with(CLEANUP, "on_terminal");
     world.action("local/waits", &["run `touch started; sleep 600`"]);
@@ -181,7 +181,7 @@ fn a_plan_that_is_cancelled_at_work_leaves_no_sandbox_when_that_is_configured() 
 }
 
 #[test]
-fn a_call_that_is_made_again_takes_back_no_work_of_earlier_ones() {
+fn a_repeated_call_undoes_no_work_of_earlier_calls() {
     let mut world = World::new();
     world.action(
         "local/waits",
@@ -200,7 +200,7 @@ fn a_call_that_is_made_again_takes_back_no_work_of_earlier_ones() {
     std::fs::write(work.join("go"), "").expect("a file");
     let at_work = world.start(&["plan", "execute", &plan]);
     World::wait_until("a step that waits", || work.join("started").exists());
-    assert!(at_work.kill(), "it was at work");
+    assert!(at_work.kill(), "it was running");
     std::fs::write(work.join("on"), "").expect("a file");
     world.agents.data(&["plan", "execute", &plan, "--redo"]);
     let tree = world.tree(&plan);

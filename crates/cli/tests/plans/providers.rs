@@ -1,9 +1,10 @@
-//! A whole plan by models of every wire format, against an endpoint that refuses what the real provider refuses.
+//! A whole plan with models of every wire format, against an endpoint that refuses what the real
+//! provider refuses.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use cleveragents_testkit::model_server::{ModelServer, Received, Response, WireFormat};
+use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest, Response, WireFormat};
 use serde_json::json;
 
 use super::world::World;
@@ -11,18 +12,24 @@ use super::world::World;
 const READ: &str = "builtin_S_file-read";
 const WRITE: &str = "builtin_S_file-write";
 
-/// Which part of the plan a request belongs to, by what the model is asked.
-fn phase(request: &Received) -> &'static str {
+/// Phase of the plan that a request belongs to, from its text.
+fn phase(request: &ReceivedRequest) -> &'static str {
     let phases = [
-        ("Think out a plan", "strategize"),
-        ("Judge whether these criteria", "review"),
-        ("was checked and is not good", "fix"),
+        ("Make the strategy", "strategize"),
+        ("Execute step", "execute"),
+        ("Review the result", "review"),
+        ("Checks failed", "fix"),
     ];
-    let found = phases.iter().find(|(said, _)| request.body.contains(said));
+    // A request also contains earlier phases: the last one counts.
+    let found = phases
+        .iter()
+        .filter_map(|(said, phase)| Some((request.body.rfind(said)?, *phase)))
+        .max();
     found.map_or("execute", |(_, phase)| phase)
 }
 
-/// What a model answers: each part looks or writes first, and the strategy and the review come between sentences.
+/// Answers of the model: each phase reads or writes first; strategy and review are surrounded by
+/// text.
 fn answer(format: WireFormat, phase: &str, number: usize) -> Response {
     let look = json!({"path": "a.txt"});
     let write = |content: &str| json!({"path": "a.txt", "content": content});

@@ -1,4 +1,4 @@
-//! What an actor said and thought stays with what was decided because of it.
+//! Answers and reasoning of an actor are stored with its decisions.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn strategy() -> String {
     .to_string()
 }
 
-/// A world with a plan that was carried out by models that think.
+/// A world with a plan that was executed by reasoning models.
 fn carried_out(world: &World, thought: &str) -> String {
     world.scripted_action(
         "local/thinks",
@@ -32,7 +32,7 @@ fn carried_out(world: &World, thought: &str) -> String {
     world.executed("local/thinks")
 }
 
-/// The decision that chose this.
+/// The decision with this choice.
 fn decision(world: &World, plan: &str, chosen: &str) -> String {
     let rows = world.ask(&format!(
         "SELECT decision_id FROM plan_decisions WHERE plan_id = '{plan}' AND chosen = '{chosen}'"
@@ -48,7 +48,7 @@ fn explained(world: &World, id: &str) -> Value {
 }
 
 #[test]
-fn what_an_actor_said_and_thought_is_shown_when_it_is_asked_for() {
+fn answers_and_reasoning_of_an_actor_are_shown_on_request() {
     let mut world = World::new();
     world.agents = world.agents.with("OPENAI_API_KEY", KEY);
     let plan = carried_out(&world, &format!("Two ways; {KEY} helps with neither."));
@@ -75,14 +75,14 @@ fn what_an_actor_said_and_thought_is_shown_when_it_is_asked_for() {
         let text = "A file is best written whole.";
         assert_eq!(answer.out.contains(text), is_shown, "{answer:?}");
     }
-    // What the program decided itself nobody thought.
+    // Decisions of the program itself have no reasoning.
     let root = explained(&world, &plan);
     assert_eq!(root["type"], "prompt_definition");
     assert_eq!(root["reasoning"], Value::Null);
 }
 
 #[test]
-fn of_much_that_was_thought_the_end_is_kept() {
+fn the_end_of_long_reasoning_is_kept() {
     let world = World::new();
     let plan = carried_out(&world, &"very long ".repeat(20_000));
     let told = explained(&world, &decision(&world, &plan, "Write it at once"));

@@ -1,15 +1,15 @@
-//! What people see of models while a plan is driven with `--stream`.
+//! Output of models while a plan runs with `--stream`.
 
 use cleveragents_testkit::Answer;
 use serde_json::{Value, json};
 
 use super::world::World;
 
-/// What the reviewer answers, for the program.
+/// JSON answer of the reviewer.
 const VERDICT: &str =
     r#"{"criteria": [{"number": 1, "met": true, "evidence": "one.txt is there"}]}"#;
 
-/// A world with an action whose strategist and reviewer answer in JSON, the executor in words.
+/// A world with an action whose strategist and reviewer answer in JSON, and the executor in text.
 fn spoken() -> World {
     let world = World::new();
     let strategy = json!({
@@ -23,12 +23,12 @@ fn spoken() -> World {
     world.scripted_action(
         "local/talks",
         &json!({"at_end": "repeat_last", "answers": [
-            {"when": "^Judge", "text": VERDICT},
+            {"when": "^Review the result", "text": VERDICT},
             {"text": "I have no plan yet."},
             {"text": strategy},
         ]}),
         &json!({"at_end": "repeat_last", "answers": [
-            {"when": "^Carry out step 1 of ", "text": "I write it.", "calls": [
+            {"when": "^Execute step 1 of ", "text": "I write it.", "calls": [
                 {"name": "builtin/file-write", "arguments": {"path": "one.txt", "content": "one\n"}},
             ]},
             {"text": "It is {written}."},
@@ -38,7 +38,7 @@ fn spoken() -> World {
     world
 }
 
-/// Makes a plan and carries it out, in a format; what each command said.
+/// Creates and executes a plan, in a format; returns the output of each command.
 fn driven(world: &World, format: &str) -> [Answer; 2] {
     let run = |arguments: &[&str]| {
         let answer = world
@@ -47,7 +47,7 @@ fn driven(world: &World, format: &str) -> [Answer; 2] {
         assert_eq!(answer.code, Some(0), "{answer:?}");
         answer
     };
-    // A model has a form to keep to: what is none is corrected.
+    // Model answers have a schema: an invalid one is corrected.
     let model = "scripted/strategist.yaml";
     let made = run(&[
         "plan",
@@ -64,7 +64,7 @@ fn driven(world: &World, format: &str) -> [Answer; 2] {
 }
 
 #[test]
-fn what_is_meant_for_the_program_is_shown_as_what_it_means() {
+fn json_answers_are_shown_as_their_content() {
     let world = spoken();
     let [made, carried_out] = driven(&world, "plain");
     for line in [
@@ -94,7 +94,7 @@ fn what_is_meant_for_the_program_is_shown_as_what_it_means() {
 }
 
 #[test]
-fn programs_are_told_nothing_beside_the_document() {
+fn machine_formats_print_only_the_document() {
     let world = spoken();
     for answer in driven(&world, "json") {
         assert_eq!(answer.err, "", "{answer:?}");

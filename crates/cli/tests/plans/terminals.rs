@@ -1,4 +1,5 @@
-//! One plan and several terminals: one works, the others are told who does; cancelling and Ctrl-C.
+//! One plan and several terminals: one runs it, the others report the owner; cancellation and
+//! Ctrl-C.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use rustix::process::Signal;
 
 use super::world::{World, error, git};
 
-/// Makes a plan that says that it is at work, and waits for a file before its last step.
+/// Creates a plan that signals when it runs, and waits for a file before its last step.
 fn waiting_plan(world: &World) -> String {
     world.action(
         "local/waits",
@@ -23,7 +24,7 @@ fn waiting_plan(world: &World) -> String {
     world.plan("local/waits", &[])
 }
 
-/// Waits until the plan waits; the folder in which it does.
+/// Waits until the plan waits; returns its working folder.
 fn wait_for_work(world: &World, plan: &str) -> PathBuf {
     let sandboxes = world.agents.home().join("sandboxes");
     let mut found = None;
@@ -41,7 +42,7 @@ fn wait_for_work(world: &World, plan: &str) -> PathBuf {
     found.expect("a folder")
 }
 
-/// The processes that work in a folder.
+/// Processes with a folder as working directory.
 fn working_in(folder: &std::path::Path) -> Vec<PathBuf> {
     std::fs::read_dir("/proc")
         .expect("processes")
@@ -53,7 +54,7 @@ fn working_in(folder: &std::path::Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Every row that tells of plans, their changes and calls.
+/// All rows about plans, their changes and calls.
 fn rows(world: &World) -> Vec<Vec<Vec<String>>> {
     [
         "plans",
@@ -86,7 +87,7 @@ fn assert_busy(answer: &Answer, owner: u32) {
 }
 
 #[test]
-fn one_terminal_works_and_the_others_are_told_who() {
+fn one_terminal_runs_a_plan_and_the_others_report_the_owner() {
     let world = World::new();
     let plan = waiting_plan(&world);
     let mut first = world.start(&["plan", "execute", &plan]);
@@ -112,22 +113,22 @@ fn one_terminal_works_and_the_others_are_told_who() {
     assert_eq!(tree["two.txt"], "two\n");
 }
 
-/// Keeps everybody from applying to the repository until it is dropped.
+/// Blocks applies to the repository until dropped.
 fn hold_repository(world: &World, plan: &str) -> HeldLease {
     let rows = world.ask(&format!(
         "SELECT machine, location FROM sandboxes JOIN sandbox_members USING (sandbox_id) \
          WHERE origin = 'plan {plan}'"
     ));
-    let url = DatabaseUrl::file(&world.agents.database(), &world.agents.work());
+    let url = DatabaseUrl::file(&world.agents.database(), &world.agents.cwd());
     let engine = EngineCache::new(Options::default()).open(&url);
     let place = format!("{} {}", rows[0][0], rows[0][1]);
     LeaseService::new(engine.expect("the database opens"))
         .acquire(LeaseSubject::new("apply", place), Ttl::default())
-        .expect("nobody applies")
+        .expect("no other apply runs")
 }
 
 #[test]
-fn who_applies_a_plan_that_another_applies_is_told_who() {
+fn a_concurrent_apply_reports_the_owner() {
     let world = World::new();
     world.action("local/one", &["write `one` to `one.txt`"]);
     let plan = world.executed("local/one");
@@ -149,7 +150,7 @@ fn who_applies_a_plan_that_another_applies_is_told_who() {
     assert_eq!(world.stage(&plan), "apply/applied");
     let repository = world.repository();
     assert_eq!(git(&repository, &["rev-list", "--count", "HEAD"]), "2");
-    // Whoever comes later is told that it is over.
+    // A later command reports that the plan has finished.
     let late = world.run(&["plan", "apply", &plan, "--yes"]);
     assert_eq!(late.code, Some(4), "{late:?}");
     assert_eq!(error(&late)["code"], "CA-1142", "{late:?}");
@@ -157,7 +158,7 @@ fn who_applies_a_plan_that_another_applies_is_told_who() {
 }
 
 #[test]
-fn of_many_that_apply_a_plan_one_does() {
+fn one_of_many_concurrent_applies_succeeds() {
     let world = World::new();
     world.action("local/one", &["write `one` to `one.txt`"]);
     for _ in 0..3 {
@@ -175,7 +176,7 @@ fn of_many_that_apply_a_plan_one_does() {
             .zip(racing)
             .map(|(id, child)| {
                 let output = child.wait_with_output().expect("it ends");
-                (id, Answer::of(&output))
+                (id, Answer::from_output(&output))
             })
             .collect();
         let (applied, refused): (Vec<_>, Vec<_>) = answers
@@ -183,7 +184,7 @@ fn of_many_that_apply_a_plan_one_does() {
             .partition(|(_, answer)| answer.code == Some(0));
         assert_eq!(applied.len(), 1, "{answers:?}");
         for (_, answer) in refused {
-            // Told who applies it, or that it is over when it came too late for that.
+            // The error names the owner, or states that the plan has finished.
             if error(answer)["code"] == "CA-1142" {
                 assert_eq!(answer.code, Some(4), "{answer:?}");
             } else {
@@ -201,7 +202,7 @@ fn of_many_that_apply_a_plan_one_does() {
 }
 
 #[test]
-fn executing_what_is_done_changes_nothing() {
+fn executing_a_finished_plan_changes_nothing() {
     let world = World::new();
     world.action(
         "local/one",
@@ -230,7 +231,7 @@ fn executing_what_is_done_changes_nothing() {
 }
 
 #[test]
-fn cancelling_stops_the_terminal_that_works_with_all_it_started() {
+fn cancelling_stops_the_running_terminal_and_its_child_processes() {
     let world = World::new();
     let plan = waiting_plan(&world);
     let first = world.start(&["plan", "execute", &plan]);
@@ -248,7 +249,7 @@ fn cancelling_stops_the_terminal_that_works_with_all_it_started() {
     assert!(!world.repository().join("one.txt").exists());
 }
 
-/// A command that a signal stopped in the middle of a plan says so.
+/// Asserts that a command that a signal stopped during a plan reports it.
 fn assert_interrupted(world: &World, plan: &str, folder: &std::path::Path, answer: &Answer) {
     assert_eq!(answer.code, Some(130), "{answer:?}");
     assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
@@ -258,7 +259,7 @@ fn assert_interrupted(world: &World, plan: &str, folder: &std::path::Path, answe
 }
 
 #[test]
-fn ctrl_c_leaves_a_plan_that_can_be_gone_on_with() {
+fn ctrl_c_leaves_a_plan_that_can_be_resumed() {
     let world = World::new();
     let plan = waiting_plan(&world);
     let mut folder = PathBuf::new();
@@ -280,8 +281,8 @@ fn ctrl_c_leaves_a_plan_that_can_be_gone_on_with() {
     assert_eq!(written[0][0], "2", "finished steps are not done again");
 }
 
-/// One signal while the changes of a command are recorded: the call is over and is stored as what it was, and the
-/// plan can be resumed.
+/// One signal while the changes of a command are recorded: the call has finished and is stored with
+/// its outcome, and the plan can be resumed.
 #[test]
 fn ctrl_c_ends_the_recording_of_changes() {
     let world = World::new();
@@ -306,7 +307,7 @@ fn ctrl_c_ends_the_recording_of_changes() {
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert_eq!(calls[0][0], "failed", "{calls:?}");
     assert!(calls[0][1].contains("interrupted"), "{calls:?}");
-    // Resumed without the large file, it is done.
+    // Resumed without the large file, the plan finishes.
     std::fs::remove_file(folder.join("large")).expect("removed");
     std::fs::write(folder.join("go"), "").expect("a file");
     world.agents.data(&["plan", "execute", &plan, "--redo"]);
@@ -314,7 +315,7 @@ fn ctrl_c_ends_the_recording_of_changes() {
 }
 
 #[test]
-fn a_worker_that_a_signal_stops_in_the_middle_of_a_plan_says_so() {
+fn a_worker_that_a_signal_stops_during_a_plan_reports_it() {
     let world = World::new();
     let plan = waiting_plan(&world);
     let mut worker = world.start(&["worker"]);
@@ -367,16 +368,16 @@ fn ctrl_c_ends_a_question_between_phases() {
         "--execution-actor",
         "builtin/deterministic",
     ];
-    let steps = [("Carry it out? [y/N]", "\x03")];
+    let steps = [("Execute it? [y/N]", "\x03")];
     let (code, seen) = world.agents.play(&steps, &arguments);
     assert_eq!(code, Some(130), "{seen}");
     let stages = world.ask("SELECT stage FROM plans");
     assert_eq!(stages, [["strategize/complete"]], "{seen}");
 }
 
-/// Beside the plan a run would have neither its sandbox nor its limits.
+/// Outside of the plan, a run would have neither its sandbox nor its limits.
 #[test]
-fn a_run_of_a_plan_is_gone_on_with_by_the_plan_alone() {
+fn a_run_of_a_plan_is_resumed_only_by_the_plan() {
     let world = World::new();
     world.action("local/fails", &["run `echo once >> log.txt; exit 3`"]);
     let plan = world.plan("local/fails", &[]);

@@ -1,4 +1,5 @@
-//! A home with a repository, a project, a tool that must not be called twice, and actions of twenty steps.
+//! A home with a repository, a project, a tool that must not be called twice, and actions of twenty
+//! steps.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +11,7 @@ use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// How many steps the long plans have: four of them a round.
+/// Number of steps of the long plans: four per round.
 pub(crate) const STEPS: usize = 20;
 
 const TOOL: &str = r#"
@@ -22,7 +23,7 @@ writes: true
 idempotent: false
 "#;
 
-/// An action of plans that each write their own name.
+/// An action whose plans each write their own name.
 const NAMED: &str = "
 name: local/named
 description: writes files with a name
@@ -48,7 +49,7 @@ impl World {
     pub(crate) fn new() -> Self {
         let agents =
             Agents::new(env!("CARGO_BIN_EXE_agents")).with("CLEVERAGENTS_PLAN_CONCURRENCY", "16");
-        let repository = agents.work().join("repo");
+        let repository = agents.cwd().join("repo");
         std::fs::create_dir(&repository).expect("a folder");
         for (name, content) in [("a.txt", "first\n"), ("v.txt", "v0\n")] {
             std::fs::write(repository.join(name), content).expect("a file");
@@ -77,16 +78,16 @@ impl World {
 
     /// The user's repository.
     pub(crate) fn repository(&self) -> PathBuf {
-        self.agents.work().join("repo")
+        self.agents.cwd().join("repo")
     }
 
-    /// Makes the repository what it was at first.
+    /// Resets the repository to its initial state.
     pub(crate) fn put_back(&self) {
         git(&self.repository(), &["reset", "-q", "--hard", &self.first]);
         git(&self.repository(), &["clean", "-q", "-f", "-d"]);
     }
 
-    /// What a person sees of the repository: the files, what is committed, and what is not.
+    /// The repository as the user sees it: files, commits and uncommitted changes.
     pub(crate) fn seen(&self) -> (BTreeMap<String, String>, String, String) {
         let repository = self.repository();
         let tree = git(&repository, &["rev-parse", "HEAD^{tree}"]);
@@ -94,14 +95,14 @@ impl World {
         (files(&repository), tree, status)
     }
 
-    /// Writes a file beside the repository; its path.
+    /// Writes a file next to the repository; returns its path.
     pub(crate) fn file(&self, name: &str, content: &str) -> String {
-        let path = self.agents.work().join(name);
+        let path = self.agents.cwd().join(name);
         std::fs::write(&path, content).expect("a file");
         text(&path)
     }
 
-    /// Makes an action that needs no model, of these items.
+    /// Creates an action that needs no model, with these items.
     pub(crate) fn action(&self, name: &str, items: &[&str]) {
         let mut action = format!(
             "name: {name}\ndescription: steps\nreusable: true\nstrategy_actor: builtin/deterministic\n\
@@ -121,14 +122,14 @@ impl World {
         self.action(name, &items);
     }
 
-    /// The same steps, thought out and carried out by models.
+    /// The same steps, with models as strategist and executor.
     pub(crate) fn modelled_action(&self, name: &str) {
         let mut steps = Vec::new();
         let mut answers = Vec::new();
         for (number, call) in (1..).zip(calls()) {
             steps.push(json!({"title": format!("round {number}"), "description": "do it"}));
             answers.push(json!({
-                "when": format!("^Carry out step {number} of "),
+                "when": format!("^Execute step {number} of "),
                 "calls": [{"name": call.tool, "arguments": call.arguments}],
             }));
         }
@@ -142,7 +143,7 @@ impl World {
         );
     }
 
-    /// An action whose strategist and executor answer from scripts.
+    /// An action with scripted strategist and executor.
     pub(crate) fn scripted_action(
         &self,
         name: &str,
@@ -151,6 +152,11 @@ impl World {
         definition_of_done: &str,
     ) {
         for (role, script) in [("strategist", strategist), ("executor", executor)] {
+            let mut script = script.clone();
+            if role == "executor" {
+                // It continues the conversation of the strategist.
+                script["count"] = "turn".into();
+            }
             self.file(&format!("{role}.yaml"), &script.to_string());
             let actor = json!({
                 "name": format!("local/{role}"), "type": "llm", "description": role,
@@ -169,7 +175,7 @@ impl World {
         self.agents.data(&["action", "create", "--config", &file]);
     }
 
-    /// Makes a plan; its id.
+    /// Creates a plan; returns its id.
     pub(crate) fn plan(&self, action: &str, more: &[&str]) -> String {
         let made = self
             .agents
@@ -177,7 +183,7 @@ impl World {
         made["plan_id"].as_str().expect("an id").to_owned()
     }
 
-    /// Makes a plan and carries it out.
+    /// Creates and executes a plan.
     pub(crate) fn executed(&self, action: &str) -> String {
         let plan = self.plan(action, &[]);
         self.agents.data(&["plan", "execute", &plan]);
@@ -189,7 +195,7 @@ impl World {
             .run(&[&["--format", "json"], arguments].concat())
     }
 
-    /// Starts the program and does not wait for it.
+    /// Starts the program without waiting for it.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         let child = self
             .agents
@@ -199,17 +205,17 @@ impl World {
         Running(Some(child))
     }
 
-    /// Asks the database.
+    /// Queries the database.
     pub(crate) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
         TestDatabase::read_file(&self.agents.database(), sql)
     }
 
-    /// Where a plan is.
+    /// Stage of a plan.
     pub(crate) fn stage(&self, plan: &str) -> String {
         self.ask(&format!("SELECT stage FROM plans WHERE plan_id = '{plan}'"))[0][0].clone()
     }
 
-    /// The files in the sandbox of a plan.
+    /// Files in the sandbox of a plan.
     pub(crate) fn tree(&self, plan: &str) -> BTreeMap<String, String> {
         let name = format!("plan-{}", plan.to_lowercase());
         let shown = self.agents.data(&["sandbox", "show", &name]);
@@ -217,13 +223,13 @@ impl World {
         files(Path::new(folder.expect("a folder")))
     }
 
-    /// Makes `local/named`, whose plans each write their own name, the argument `what`.
+    /// Creates `local/named`, whose plans each write their own name, the argument `what`.
     pub(crate) fn named_action(&self) {
         let file = self.file("named.yaml", NAMED);
         self.agents.data(&["action", "create", "--config", &file]);
     }
 
-    /// Every change is in the changeset of its own plan, and in no other.
+    /// Asserts that every change is only in the changeset of its own plan.
     pub(crate) fn assert_apart(&self, plans: &BTreeMap<String, String>) {
         for (plan, name) in plans {
             assert_eq!(self.stage(plan), "execute/complete", "{name}");
@@ -251,13 +257,13 @@ impl World {
         self.agents.assert_sound();
     }
 
-    /// What a plan changed: each path with what was done to it and its content afterwards.
+    /// Changes of a plan: each path with its operation and resulting content.
     pub(crate) fn changes(&self, plan: &str) -> Value {
         let diff = self.agents.data(&["plan", "diff", plan]);
         json!([diff["files"], diff["patch"]])
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !is_so() {
@@ -270,7 +276,7 @@ impl World {
     }
 }
 
-/// The program at work. It does not outlive a test that fails.
+/// A running process of the program, killed on drop.
 pub(crate) struct Running(Option<Child>);
 
 impl Running {
@@ -289,7 +295,7 @@ impl Running {
         kill_process(process, signal).expect("a process that is not reaped");
     }
 
-    /// Kills it; whether it was still at work.
+    /// Kills it; returns whether it was still running.
     pub(crate) fn kill(mut self) -> bool {
         let child = self.child();
         let was_running = child.try_wait().expect("a child").is_none();
@@ -301,7 +307,7 @@ impl Running {
     /// Waits for its end.
     pub(crate) fn answer(mut self) -> Answer {
         let child = self.0.take().expect("it was not waited for");
-        Answer::of(&child.wait_with_output().expect("it ends"))
+        Answer::from_output(&child.wait_with_output().expect("it ends"))
     }
 }
 
@@ -355,7 +361,7 @@ fn calls() -> Vec<Call> {
     all
 }
 
-/// The files of a folder, by path, without what belongs to Git.
+/// Files of a folder by path, without `.git`.
 pub(crate) fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -376,7 +382,7 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// Runs Git, which must succeed; what it says.
+/// Runs Git, which must succeed; returns its output.
 pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(["-c", "user.name=Test", "-c", "user.email=test@example.org"])
@@ -392,7 +398,7 @@ pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
         .to_owned()
 }
 
-/// The error that a command told.
+/// The error of a command.
 pub(crate) fn error(answer: &Answer) -> Value {
     answer.json()["data"]["error"].clone()
 }

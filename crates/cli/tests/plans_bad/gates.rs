@@ -1,11 +1,11 @@
-//! How far plans go by themselves under each automation profile, and what guards stop on the way.
+//! How far plans run without approval under each automation profile, and how guards stop them.
 
 use crate::world::{GOOD_EDIT, ONE_STEP, World};
 
-/// Profile, and where a plan stands after `plan use` when nobody says anything.
+/// Profile, and the stage of a plan after `plan use` without further input.
 const STANDS: [(&str, &str); 8] = [
     ("manual", "strategize: nothing"),
-    // Its decisions are a person's: it stops before it carries out what it decided.
+    // Its decisions need the user: it stops before it executes.
     ("review", "strategize: strategy"),
     ("supervised", "strategize: strategy"),
     ("cautious", "strategize: nothing"),
@@ -16,7 +16,7 @@ const STANDS: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn each_profile_opens_the_gates_between_phases_that_it_says() {
+fn each_profile_opens_its_gates_between_phases() {
     for (profile, expected) in STANDS {
         let world = World::new();
         let before = world.every_byte();
@@ -54,7 +54,7 @@ fn each_profile_opens_the_gates_between_phases_that_it_says() {
             continue;
         }
         assert_eq!(status["state"], "awaiting_input", "{profile}: {status:#}");
-        // A person opens the rest one command at a time, and nothing is applied before the last.
+        // The user opens the remaining gates with one command each, and only the last one applies.
         while world.status()["phase"] != "execute" {
             world.ok(&["plan", "execute", &plan]);
         }
@@ -64,7 +64,7 @@ fn each_profile_opens_the_gates_between_phases_that_it_says() {
     }
 }
 
-/// A profile that stops for nothing but its guards.
+/// A profile that is limited only by its guards.
 fn guarded(world: &World, guards: &str) {
     world.file(
         "guarded.yaml",
@@ -76,7 +76,7 @@ fn guarded(world: &World, guards: &str) {
 }
 
 #[test]
-fn writes_that_need_leave_wait_for_it_and_go_on_with_it() {
+fn writes_that_need_approval_wait_for_it_and_continue() {
     let world = World::new();
     guarded(&world, "{require_approval_for_writes: true}");
     let before = world.every_byte();
@@ -88,7 +88,7 @@ fn writes_that_need_leave_wait_for_it_and_go_on_with_it() {
         world.status()["waiting"]["request"]["tool"],
         "builtin/file-edit"
     );
-    // Whoever goes on without an answer is asked again.
+    // Resuming without an answer asks again.
     let plan = world.plan();
     world.fails(&["plan", "execute", &plan], 5, "CA-1144");
     assert_eq!(world.every_byte(), before);
@@ -101,20 +101,20 @@ fn writes_that_need_leave_wait_for_it_and_go_on_with_it() {
 }
 
 #[test]
-fn a_model_is_told_that_a_person_refused() {
+fn a_model_receives_the_refusal_of_the_user() {
     let world = World::new();
     guarded(&world, "{require_approval_for_writes: true}");
     world.file(
         "executor.yaml",
-        &format!("{GOOD_EDIT}- {{when: 'too risky', text: I was told that it is too risky.}}\n"),
+        &format!("{GOOD_EDIT}- {{when: 'too risky', text: The user finds it too risky.}}\n"),
     );
     assert_eq!(world.begin("local/guarded").code, Some(5));
     let plan = world.plan();
     world.ok(&["plan", "reject", &plan, "--reason", "too risky"]);
-    // It stands with nothing changed, and says how that is ended.
+    // The plan stops without changes and reports how to finish it.
     world.fails(&["plan", "execute", &plan], 1, "CA-1148");
     let tree = world.ok(&["plan", "tree", &plan]).to_string();
-    assert!(tree.contains("I was told that it is too risky."), "{tree}");
+    assert!(tree.contains("The user finds it too risky."), "{tree}");
     assert!(world.trouble().contains("too risky"), "{}", world.trouble());
     world.ok(&["plan", "apply", &plan, "--allow-empty", "--yes"]);
     assert_eq!(world.stage(), "apply/applied");
@@ -131,7 +131,7 @@ fn a_tool_on_the_denylist_is_not_called() {
     assert_eq!(world.every_byte(), before);
 }
 
-/// A script whose answers cost something.
+/// A script whose answers have a cost.
 fn priced(text: &str) -> String {
     format!(
         "price: {{input: 100, output: 100}}\ncapabilities: {{context_window: 20000, max_output: 1000}}{text}"
@@ -139,7 +139,7 @@ fn priced(text: &str) -> String {
 }
 
 #[test]
-fn a_cost_that_nobody_knows_is_not_shown_as_nothing() {
+fn an_unknown_cost_is_not_shown_as_zero() {
     let all = [ONE_STEP.to_owned(), priced(ONE_STEP)];
     let both = [GOOD_EDIT.to_owned(), priced(GOOD_EDIT)];
     for (strategist, executor, is_known, has_known_part) in [
@@ -188,7 +188,7 @@ fn a_cost_that_nobody_knows_is_not_shown_as_nothing() {
 }
 
 #[test]
-fn a_plan_whose_money_is_spent_goes_on_when_it_may_cost_more() {
+fn a_plan_over_budget_continues_with_a_higher_budget() {
     let world = World::new();
     world.file("strategist.yaml", &priced(crate::world::ONE_STEP));
     world.file("executor.yaml", &priced(GOOD_EDIT));
@@ -205,7 +205,7 @@ fn a_plan_whose_money_is_spent_goes_on_when_it_may_cost_more() {
     assert_eq!(raised["guards"]["max_cost_per_plan"], 1000.0, "{raised:#}");
     world.ok(&["plan", "execute", &plan]);
     assert_eq!(world.stage(), "execute/awaiting_input");
-    // Lowered to less than it took: what is done stays, and nothing more is asked of models.
+    // Lowered below the current cost: finished work stays, and no model is called.
     world.ok(&["plan", "guard", &plan, "--max-cost", "0.000001"]);
     world.ok(&["plan", "prompt", &plan, "once more"]);
     let error = world.fails(&["plan", "execute", &plan], 1, "CA-1145");
@@ -215,7 +215,7 @@ fn a_plan_whose_money_is_spent_goes_on_when_it_may_cost_more() {
 }
 
 #[test]
-fn a_plan_stops_when_its_money_is_spent() {
+fn a_plan_stops_when_its_budget_is_exceeded() {
     for (profile, guards, more) in [
         ("local/guarded", "{max_total_cost: 0.000001}", None),
         ("full-auto", "{}", Some("0.000001")),
@@ -238,7 +238,7 @@ fn a_plan_stops_when_its_money_is_spent() {
 }
 
 #[test]
-fn a_guard_asks_before_applying_whatever_the_thresholds_say() {
+fn a_guard_asks_before_apply_regardless_of_thresholds() {
     let world = World::new();
     guarded(&world, "{require_approval_for_apply: true}");
     let before = world.every_byte();
@@ -251,17 +251,17 @@ fn a_guard_asks_before_applying_whatever_the_thresholds_say() {
     assert_eq!(world.stage(), "apply/applied");
 }
 
-/// A profile that is `full-auto` besides asking before it applies, and these thresholds.
+/// A profile like `full-auto` that asks before it applies, with these thresholds.
 fn asking_before_apply(world: &World, thresholds: &str) {
     let text = format!("name: local/asks\nextends: full-auto\nselect_tool: 1.0\n{thresholds}");
     world.file("asks.yaml", &text);
     world.ok(&["automation-profile", "add", "--config", "asks.yaml"]);
 }
 
-/// A validation that did not run on the result stands in the way. `access_network` decides whether the plan goes back
-/// into execution to have it run.
+/// A validation that did not run on the result blocks the apply. `access_network` decides whether
+/// the plan returns to execution to run it.
 #[test]
-fn a_refused_apply_goes_back_into_execution_where_its_gate_is_open() {
+fn a_refused_apply_returns_to_execution_if_its_gate_is_open() {
     for (thresholds, is_open) in [("", true), ("access_network: 1.0\n", false)] {
         let world = World::new();
         asking_before_apply(&world, thresholds);
@@ -272,7 +272,7 @@ fn a_refused_apply_goes_back_into_execution_where_its_gate_is_open() {
         world.validated();
         let apply = ["plan", "apply", &plan, "--yes"];
         if is_open {
-            // What is applied may be something else now, so it is asked about again.
+            // The changes may differ now, so it asks again.
             world.fails(&apply, 5, "CA-1144");
             assert_eq!(world.stage(), "execute/awaiting_input");
             assert_eq!(world.every_byte(), before, "nothing was applied");
@@ -283,7 +283,7 @@ fn a_refused_apply_goes_back_into_execution_where_its_gate_is_open() {
             assert_eq!(world.stage(), "apply/constrained");
             assert_eq!(world.every_byte(), before, "nothing was applied");
             assert!(world.rows()["validation_results"].is_empty());
-            // A person sends it back.
+            // The user sends it back.
             world.ok(&["plan", "execute", &plan]);
         }
         world.ok(&apply);

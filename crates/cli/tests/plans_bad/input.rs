@@ -1,4 +1,4 @@
-//! Commands about plans that are given what they cannot take: each says what is wrong, and nothing changes.
+//! Commands about plans with invalid input: each reports the problem and changes nothing.
 
 use crate::world::World;
 
@@ -25,7 +25,7 @@ fn with_arguments() -> World {
 const ACTION: &str = "local/write";
 const SHOP: &str = "local/shop";
 
-/// Arguments of `plan use`, and how they are refused: exit code, code and some of the words.
+/// Arguments of `plan use`, with exit code, error code and part of the message.
 const CASES: [(&[&str], i32, &str, &str); 18] = [
     (&[ACTION, SHOP], 2, "CA-1106", "`what` is missing"),
     (
@@ -120,7 +120,7 @@ const CASES: [(&[&str], i32, &str, &str); 18] = [
 ];
 
 #[test]
-fn no_plan_is_made_from_what_does_not_fit() {
+fn no_plan_is_created_from_invalid_arguments() {
     let world = with_arguments();
     world.ok(&["project", "create", "local/empty"]);
     world.file("old.yaml", &WRITE.replace("local/write", "local/old"));
@@ -136,7 +136,7 @@ fn no_plan_is_made_from_what_does_not_fit() {
 }
 
 #[test]
-fn a_value_that_looks_like_a_template_is_only_a_value() {
+fn a_value_that_looks_like_a_template_stays_text() {
     let world = with_arguments();
     let what = "{times} {{x}} ${HOME}";
     let argument = format!("what={what}");
@@ -154,13 +154,13 @@ fn a_value_that_looks_like_a_template_is_only_a_value() {
 }
 
 #[test]
-fn plans_that_do_not_exist_or_are_not_named_clearly_are_not_guessed() {
+fn missing_and_ambiguous_plans_are_refused() {
     let world = World::new();
     world.is_refused(&["plan", "execute"], 3, "CA-1149");
     world.is_refused(&["plan", "apply", "--yes"], 3, "CA-1149");
     world.is_refused(&["plan", "approve"], 3, "CA-1149");
-    // The first characters of an id are the time, a quarter of an hour long: two plans that are made one
-    // after the other share them, unless it ends just between them.
+    // The first characters of an id are the time, in units of a quarter of an hour: two plans
+    // created in a row share them, unless a unit ends between them.
     let mut ambiguous = String::new();
     loop {
         world.ok(&["plan", "use", "local/fix", "local/shop", "--no-start"]);
@@ -203,9 +203,9 @@ fn plans_that_do_not_exist_or_are_not_named_clearly_are_not_guessed() {
 }
 
 #[test]
-fn a_resource_that_is_gone_is_told_before_anything_begins_and_can_come_back() {
+fn a_missing_resource_is_reported_before_the_start_and_can_be_restored() {
     let world = World::new();
-    let (app, away) = (world.app(), world.agents.work().join("away"));
+    let (app, away) = (world.app(), world.agents.cwd().join("away"));
     std::fs::rename(&app, &away).expect("moved");
     let error = world.fails(&["plan", "use", "local/fix", "local/shop"], 1, "CA-1146");
     assert!(
@@ -222,11 +222,11 @@ fn a_resource_that_is_gone_is_told_before_anything_begins_and_can_come_back() {
 }
 
 #[test]
-fn a_resource_that_goes_before_applying_is_told_and_the_work_is_kept() {
+fn a_resource_that_disappears_before_apply_is_reported_and_the_work_is_kept() {
     let world = World::new();
     world.begin("trusted");
     let plan = world.plan();
-    let (app, away) = (world.app(), world.agents.work().join("away"));
+    let (app, away) = (world.app(), world.agents.cwd().join("away"));
     std::fs::rename(&app, &away).expect("moved");
     let answer = world.run(&["plan", "apply", &plan, "--yes"]);
     assert!(answer.code.is_some_and(|code| code != 0), "{answer:?}");
@@ -240,7 +240,7 @@ fn a_resource_that_goes_before_applying_is_told_and_the_work_is_kept() {
 }
 
 #[test]
-fn an_actor_that_is_missing_is_told_before_anything_begins() {
+fn a_missing_actor_is_reported_before_the_start() {
     let world = World::new();
     let error = world.fails(
         &[
@@ -263,8 +263,8 @@ fn an_actor_that_is_missing_is_told_before_anything_begins() {
 }
 
 #[test]
-fn a_model_that_cannot_be_reached_fails_the_plan_which_can_be_tried_again_or_given_up() {
-    // A port that was free a moment ago and that nobody listens at.
+fn an_unreachable_model_fails_the_plan_which_can_be_retried_or_cancelled() {
+    // The port was free a moment ago, so no process listens on it.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a port")
@@ -305,7 +305,7 @@ fn a_validation_whose_command_is_missing_has_not_passed() {
     world.fails(&["plan", "execute", &plan], 5, "CA-1144");
     world.is_refused(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
     assert_eq!(world.every_byte(), before);
-    // It stays attached: what cannot run is mended, not forgotten.
+    // It stays attached: a validation that cannot run must be fixed.
     let attached = world.ok(&["validation", "list"]).to_string();
     assert!(attached.contains("local/tests"), "{attached}");
 }

@@ -1,5 +1,5 @@
-//! Invariants: broken ones stop a plan, contradicting ones keep it from beginning, and every model is told
-//! of all of them in every request.
+//! Invariants: a violated one stops a plan, contradicting ones prevent its start, and every model
+//! request contains all of them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,7 +21,7 @@ fn begin(world: &World, invariants: &[&str]) -> cleveragents_testkit::Answer {
 }
 
 #[test]
-fn a_step_that_breaks_an_invariant_stops_the_plan_until_it_is_taken_back() {
+fn a_step_that_violates_an_invariant_stops_the_plan_until_it_is_rolled_back() {
     let breaking = [
         "{name: builtin/file-write, arguments: {path: secret/key, content: new}}",
         "{name: builtin/file-delete, arguments: {path: secret/key}}",
@@ -46,11 +46,11 @@ fn a_step_that_breaks_an_invariant_stops_the_plan_until_it_is_taken_back() {
             "{message}"
         );
         assert_eq!(world.every_byte(), before, "{call}");
-        // Trying again does not get around it, and neither does applying.
+        // Neither a retry nor an apply bypasses it.
         let plan = world.plan();
         world.fails(&["plan", "execute", &plan], 1, "CA-1145");
         world.fails(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
-        // The commands of the hint, as they are written.
+        // The commands of the hint, unchanged.
         world.file("executor.yaml", GOOD_EDIT);
         let hint = error["hint"].as_str().expect("a hint");
         let commands = World::named_in(hint);
@@ -71,7 +71,7 @@ fn a_step_that_breaks_an_invariant_stops_the_plan_until_it_is_taken_back() {
 }
 
 #[test]
-fn a_strategy_that_says_it_will_break_an_invariant_is_not_carried_out() {
+fn a_strategy_that_violates_an_invariant_is_not_executed() {
     let world = World::new();
     let before = world.every_byte();
     world.file(
@@ -82,13 +82,9 @@ fn a_strategy_that_says_it_will_break_an_invariant_is_not_carried_out() {
     assert_eq!(failed.code, Some(1), "{failed:?}");
     assert_eq!(world.stage(), "strategize/errored");
     assert_eq!(world.every_byte(), before);
-    // Asked again, the strategist is told why, and does better.
+    // The next strategist request contains the reason, and the new strategy is valid.
     let plan = world.plan();
-    let better = ONE_STEP.replacen(
-        "- text:",
-        "- when: 'What went wrong: .*secret/key'\n  text:",
-        1,
-    );
+    let better = ONE_STEP.replacen("- text:", "- when: 'It failed: .*secret/key'\n  text:", 1);
     world.file("strategist.yaml", &format!("{better}- text: '{{'\n"));
     world.ok(&["plan", "prompt", &plan, "stay away from it"]);
     world.ok(&["plan", "execute", &plan]);
@@ -96,7 +92,7 @@ fn a_strategy_that_says_it_will_break_an_invariant_is_not_carried_out() {
 }
 
 #[test]
-fn contradicting_invariants_keep_a_plan_from_beginning() {
+fn contradicting_invariants_prevent_the_start_of_a_plan() {
     let world = World::new();
     let before = world.every_byte();
     let add = |text: &str| world.ok(&["invariant", "add", "--global", text]);
@@ -126,13 +122,19 @@ fn contradicting_invariants_keep_a_plan_from_beginning() {
     assert_eq!(world.stage(), "apply/applied");
 }
 
+/// Words of a request for the summary of a long conversation.
+const SUMMARY_REQUEST: &str = "You write the summary";
+
 #[test]
 fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_was_shortened() {
     const ROUNDS: usize = 12;
     let asked = AtomicUsize::new(0);
     let server = ModelServer::answering(move |request| {
         let text = request.json().to_string();
-        if text.contains("Think out a plan") {
+        if text.contains(SUMMARY_REQUEST) {
+            return openai::text(&["The big files were read."]);
+        }
+        if !text.contains("Execute step") {
             let steps =
                 json!({"summary": "Read", "steps": [{"title": "Read all", "description": ""}]});
             return openai::text(&[&steps.to_string()]);
@@ -141,11 +143,11 @@ fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_wa
         if round < ROUNDS {
             let arguments = json!({"path": format!("big{round}.txt")}).to_string();
             let tools = request.json()["tools"].to_string();
-            // The name as the request spells it.
-            let name = tools.split('"').find(|word| word.ends_with("file-read"));
+            // The name in wire format.
+            let name = tools.split('"').find(|word| *word == "read_file");
             return openai::calls(&[(
                 &format!("c{round}"),
-                name.unwrap_or("file-read"),
+                name.unwrap_or("read_file"),
                 &arguments,
             )]);
         }
@@ -178,7 +180,7 @@ fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_wa
     ]);
     world.ok(&["invariant", "add", "--action", "local/fix", "Touch no test"]);
     let answer = begin(&world, &["Write British English"]);
-    // It read only, so there is nothing to apply.
+    // The plan only read, so there is nothing to apply.
     assert_eq!(
         answer.json()["data"]["error"]["code"],
         "CA-1148",
@@ -188,6 +190,9 @@ fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_wa
     assert!(received.len() > ROUNDS, "{} requests", received.len());
     for (number, request) in received.iter().enumerate() {
         let text = request.json().to_string();
+        if text.contains(SUMMARY_REQUEST) {
+            continue;
+        }
         for said in [
             "Keep the log format",
             "Add no dependency",
@@ -202,6 +207,6 @@ fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_wa
         }
     }
     let last = received.last().expect("a request").json().to_string();
-    assert!(last.contains("shortened from"), "{} bytes", last.len());
+    assert!(last.contains("The big files were read."), "{last}");
     assert!(last.len() < 120_000, "{} bytes", last.len());
 }

@@ -1,5 +1,5 @@
-//! Plans that meet models that behave badly, and commands that are given what they cannot take: each
-//! ends with a reason, an exit code and a command that works, and what belongs to the user stays.
+//! Misbehaving models, and commands with invalid input: each ends with a reason, an exit code and a
+//! working command, and the user's data stays.
 
 mod gates;
 mod input;

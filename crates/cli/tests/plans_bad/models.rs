@@ -1,14 +1,14 @@
-//! Models that behave badly.
+//! Misbehaving models.
 
 use crate::world::{GOOD_EDIT, ONE_STEP, ONLY_WORDS, World};
 
-/// A strategist that answers with this.
+/// A strategist with this answer.
 fn strategy(text: &str) -> String {
     let answer = serde_json::json!({"at_end": "repeat_last", "answers": [{"text": text}]});
     answer.to_string()
 }
 
-/// An executor that calls a tool and then says that it is done.
+/// An executor that calls a tool and then reports that it is done.
 fn call(tool: &str, arguments: &str) -> String {
     format!(
         "at_end: repeat_last\nanswers:\n- calls:\n  - {{name: {tool}, arguments: {arguments}}}\n- text: Done.\n"
@@ -16,7 +16,7 @@ fn call(tool: &str, arguments: &str) -> String {
 }
 
 #[test]
-fn a_strategy_that_cannot_be_used_is_asked_for_anew() {
+fn an_invalid_strategy_is_requested_again() {
     let circle = r#"{"summary": "Round", "steps": [{"title": "A", "description": "", "after": [2]},
         {"title": "B", "description": "", "after": [1]}]}"#;
     let bad = [
@@ -42,7 +42,7 @@ fn a_strategy_that_cannot_be_used_is_asked_for_anew() {
         assert!(message.contains(reason), "{message}");
         assert_eq!(world.stage(), "strategize/errored");
         assert_eq!(world.every_byte(), before, "{reason}");
-        // What the hint names works: the strategist is asked again, and does better.
+        // The command of the hint works: the strategist is asked again and answers correctly.
         world.file("strategist.yaml", ONE_STEP);
         let hint = error["hint"].as_str().expect("a hint");
         let plan = world.plan();
@@ -57,7 +57,7 @@ fn a_strategy_that_cannot_be_used_is_asked_for_anew() {
 }
 
 #[test]
-fn a_strategy_in_a_block_of_code_is_read() {
+fn a_strategy_in_a_code_block_is_parsed() {
     let world = World::new();
     world.file(
         "strategist.yaml",
@@ -83,7 +83,7 @@ fn a_list_is_a_strategy() {
 }
 
 #[test]
-fn the_strategist_of_the_program_takes_no_nonsense() {
+fn the_deterministic_strategist_refuses_invalid_items() {
     let world = World::new();
     let before = world.every_byte();
     world.file("singer.yaml", &strategy("I would rather sing."));
@@ -109,7 +109,7 @@ fn the_strategist_of_the_program_takes_no_nonsense() {
 }
 
 #[test]
-fn a_call_of_a_tool_that_does_not_exist_changes_nothing_and_is_seen_by_the_validation() {
+fn a_call_of_an_unknown_tool_changes_nothing_and_fails_the_validation() {
     let world = World::new();
     world.validated();
     let before = world.every_byte();
@@ -123,7 +123,7 @@ fn a_call_of_a_tool_that_does_not_exist_changes_nothing_and_is_seen_by_the_valid
         world.trouble()
     );
     assert_eq!(world.every_byte(), before);
-    // Told how, with a model that can: what failed is mended, and the plan can be applied.
+    // With guidance and a working model, the failure is fixed and the plan can be applied.
     let plan = world.plan();
     world.file("executor.yaml", GOOD_EDIT);
     world.ok(&["plan", "prompt", &plan, "edit the file instead"]);
@@ -135,7 +135,7 @@ fn a_call_of_a_tool_that_does_not_exist_changes_nothing_and_is_seen_by_the_valid
 #[test]
 fn nothing_outside_the_project_can_be_written() {
     let world = World::new();
-    let absolute = world.agents.work().join("escaped").display().to_string();
+    let absolute = world.agents.cwd().join("escaped").display().to_string();
     let outside = [
         "../escaped",
         "../../escaped",
@@ -178,7 +178,7 @@ fn nothing_outside_the_project_can_be_written() {
 }
 
 #[test]
-fn who_says_that_it_is_done_and_did_nothing_is_found_out() {
+fn a_false_report_of_success_fails_the_validation() {
     let world = World::new();
     world.validated();
     let before = world.every_byte();
@@ -190,7 +190,7 @@ fn who_says_that_it_is_done_and_did_nothing_is_found_out() {
     let status = world.status();
     let plan = world.plan();
     assert_eq!(world.stage(), "execute/errored");
-    // The strategy was made anew three times, and in each of four attempts mended three times.
+    // The plan re-planned three times and made three fixes in each of its four attempts.
     assert_eq!(
         (&status["attempt"], &status["reversions"]),
         (&4.into(), &3.into())
@@ -204,11 +204,11 @@ fn who_says_that_it_is_done_and_did_nothing_is_found_out() {
     assert_eq!(count("plan_steps", "fix/"), 12);
     assert_eq!(count("plan_steps", "strategize/"), 4);
     assert_eq!(world.every_byte(), before);
-    // It cannot go back once more, and does not say that it could.
+    // It cannot re-plan again, and does not offer it.
     world.is_refused(&["plan", "revert", &plan], 4, "CA-1151");
     let told = format!("{error} {status} {}", world.trouble());
     assert!(!told.contains("plan revert"), "{told}");
-    // What it says works.
+    // The suggested command works.
     world.file("executor.yaml", GOOD_EDIT);
     world.ok(&["plan", "prompt", &plan, "really do it"]);
     world.ok(&["plan", "execute", &plan]);
@@ -216,7 +216,7 @@ fn who_says_that_it_is_done_and_did_nothing_is_found_out() {
 }
 
 #[test]
-fn under_supervision_a_person_is_asked_before_anything_is_mended() {
+fn under_supervision_the_user_is_asked_before_a_fix() {
     let world = World::new();
     world.validated();
     let before = world.every_byte();
@@ -230,7 +230,7 @@ fn under_supervision_a_person_is_asked_before_anything_is_mended() {
     );
     assert_eq!(world.stage(), "execute/awaiting_input");
     world.is_refused(&["plan", "apply", &plan, "--yes"], 4, "CA-1142");
-    // A yes is one yes: the second attempt to mend it asks again.
+    // An approval counts once: the second fix asks again.
     world.ok(&["plan", "approve", &plan]);
     world.fails(&["plan", "execute", &plan], 5, "CA-1144");
     world.file("executor.yaml", GOOD_EDIT);
@@ -242,7 +242,7 @@ fn under_supervision_a_person_is_asked_before_anything_is_mended() {
 }
 
 #[test]
-fn a_person_who_says_no_ends_the_mending() {
+fn a_refusal_of_the_user_ends_the_fixes() {
     let world = World::new();
     world.validated();
     world.file("executor.yaml", ONLY_WORDS);
@@ -268,7 +268,7 @@ fn a_model_that_never_stops_calling_is_stopped() {
     assert_eq!(world.stage(), "execute/errored");
     assert!(failed.out.contains("same call"), "{failed:?}");
     assert_eq!(world.every_byte(), before);
-    // A better model goes on with the same step.
+    // Another model continues with the same step.
     let plan = world.plan();
     world.file("executor.yaml", ONLY_WORDS);
     world.ok(&["plan", "execute", &plan]);

@@ -1,10 +1,10 @@
-//! Things that a plan uses, removed while it is not over: refused where the plan looks them up, without effect where it
-//! keeps a copy.
+//! Removing definitions that an unfinished plan uses: refused if the plan looks them up, without
+//! effect if it has a copy.
 
 use crate::world::World;
 
 #[test]
-fn what_a_plan_looks_up_stays_and_what_it_copied_may_go() {
+fn definitions_that_a_plan_looks_up_stay_and_copied_ones_can_be_removed() {
     let world = World::new();
     world.file(
         "count.yaml",
@@ -56,12 +56,12 @@ fn what_a_plan_looks_up_stays_and_what_it_copied_may_go() {
         let hint = error["hint"].as_str().expect("a hint");
         assert!(hint.contains(&plan), "{hint}");
     }
-    // Held by what the plan uses.
+    // In use by the plan.
     let attached = world.run(&["validation", "remove", "local/tests", "--yes"]);
     assert_eq!(attached.code, Some(4), "{attached:?}");
     let linked = world.run(&["resource", "remove", "local/app", "--yes"]);
     assert_eq!(linked.code, Some(4), "{linked:?}");
-    // The plan has its own copy, or does without.
+    // The plan has a copy or does not need it.
     world.ok(&["mcp", "remove", "clock", "--yes"]);
     world.ok(&["automation-profile", "remove", "local/mine", "--yes"]);
     world.ok(&["action", "archive", "local/fix", "--yes"]);

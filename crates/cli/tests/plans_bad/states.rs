@@ -1,9 +1,9 @@
-//! Every command on a plan in every stage in which it has nothing to do there: refused, with what can be
-//! done instead, and no row changes.
+//! Every plan command in every stage where it does not apply: refused, with a suggestion, and no
+//! row changes.
 
 use crate::world::World;
 
-/// A command, how it is refused, and what its hint names.
+/// A command, its refusal, and the command in its hint.
 type Refusal<'a> = (&'a [&'a str], i32, &'a str);
 
 fn all_refused(world: &World, plan: &str, refusals: &[Refusal<'_>]) {
@@ -26,7 +26,7 @@ fn all_refused(world: &World, plan: &str, refusals: &[Refusal<'_>]) {
 }
 
 #[test]
-fn a_plan_that_has_not_begun() {
+fn a_plan_that_has_not_started() {
     let world = World::new();
     world.ok(&["plan", "use", "local/fix", "local/shop", "--no-start"]);
     let plan = world.plan();
@@ -50,7 +50,7 @@ fn a_plan_that_has_not_begun() {
 }
 
 #[test]
-fn a_plan_that_is_thought_out() {
+fn a_plan_with_a_strategy() {
     let world = World::new();
     world.ok(&["plan", "use", "local/fix", "local/shop"]);
     let plan = world.plan();
@@ -76,7 +76,7 @@ fn a_plan_that_is_thought_out() {
     );
     let missing = world.run(&["plan", "edit", &plan, "--file", "missing.md"]);
     assert!(missing.code.is_some_and(|code| code != 0), "{missing:?}");
-    // What was written can be read back, and is the same strategy.
+    // The exported strategy can be read back unchanged.
     world.file("same.md", &strategy);
     world.ok(&["plan", "edit", &plan, "--file", "same.md"]);
     let again = world
@@ -89,7 +89,7 @@ fn a_plan_that_is_thought_out() {
 }
 
 #[test]
-fn a_plan_that_is_carried_out() {
+fn an_executed_plan() {
     let world = World::new();
     world.begin("trusted");
     let plan = world.plan();
@@ -107,7 +107,7 @@ fn a_plan_that_is_carried_out() {
     world.file("empty.md", "# Nothing\n\n## Step\n");
     let edited = world.run(&["plan", "edit", &plan, "--file", "empty.md"]);
     assert!(matches!(edited.code, Some(2 | 4)), "{edited:?}");
-    // Carrying it out once more does nothing.
+    // Executing again does nothing.
     let rows = |world: &World| {
         (
             world.rows()["plan_steps"].clone(),
@@ -121,7 +121,7 @@ fn a_plan_that_is_carried_out() {
 }
 
 #[test]
-fn a_plan_that_is_over() {
+fn a_finished_plan() {
     for end in ["applied", "cancelled"] {
         let world = World::new();
         world.begin("trusted");
@@ -150,7 +150,7 @@ fn a_plan_that_is_over() {
         );
         assert_eq!(world.every_byte(), before, "{end}");
         assert_eq!(world.status()["state"], end);
-        // Looking is always allowed.
+        // Read commands always work.
         for command in [
             "tree",
             "diff",
@@ -166,7 +166,7 @@ fn a_plan_that_is_over() {
 }
 
 #[test]
-fn a_plan_whose_apply_met_a_conflict() {
+fn a_plan_with_a_conflict_at_apply() {
     let world = World::new();
     world.begin("trusted");
     let plan = world.plan();
@@ -176,7 +176,7 @@ fn a_plan_whose_apply_met_a_conflict() {
     assert_eq!(world.every_byte(), before);
     assert!(error["hint"].is_string(), "{error}");
     assert_eq!(world.stage(), "apply/errored");
-    // Again the same, and still nothing is lost.
+    // The second attempt has the same result, and nothing is lost.
     world.fails(&["plan", "apply", &plan, "--yes"], 4, "CA-0645");
     assert_eq!(world.every_byte(), before);
     world.file("app/health.sh", "status=500\n");

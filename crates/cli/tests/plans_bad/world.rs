@@ -1,4 +1,4 @@
-//! A home with a repository, a project, an action, and a strategist and an executor that answer from scripts.
+//! A home with a repository, a project, an action, and scripted strategist and executor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::process::Command;
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use serde_json::Value;
 
-/// A strategist that makes one step.
+/// A strategist with one step.
 pub(crate) const ONE_STEP: &str = r#"
 at_end: repeat_last
 answers:
 - text: '{"summary": "Answer 200", "risk": 0.1, "steps": [{"title": "Edit it", "description": "Change it.", "files": ["health.sh"]}]}'
 "#;
 
-/// An executor that makes the edit that is asked for.
+/// An executor that makes the requested edit.
 pub(crate) const GOOD_EDIT: &str = r#"
 at_end: repeat_last
 answers:
@@ -23,7 +23,7 @@ answers:
 - text: It answers 200 now.
 "#;
 
-/// An executor that says that all is done, and did nothing.
+/// An executor that reports success without doing anything.
 pub(crate) const ONLY_WORDS: &str = "
 at_end: repeat_last
 answers:
@@ -36,12 +36,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A home whose models are good: the strategist makes one step, the executor does it.
+    /// A home with working models: the strategist creates one step, the executor executes it.
     pub(crate) fn new() -> Self {
         Self::with(Agents::new(env!("CARGO_BIN_EXE_agents")))
     }
 
-    /// The same in another environment.
+    /// The same with additional environment variables.
     pub(crate) fn with(agents: Agents) -> Self {
         let world = Self { agents };
         let app = world.app();
@@ -76,7 +76,7 @@ impl World {
         world
     }
 
-    /// Registers an actor of a model.
+    /// Registers an actor with a model.
     pub(crate) fn actor(&self, role: &str, model: &str) {
         let file = format!("{role}-actor.yaml");
         let text = format!(
@@ -86,12 +86,12 @@ impl World {
         self.ok(&["actor", "add", "--config", &file, "--update"]);
     }
 
-    /// Has every result checked by `sh test.sh`.
+    /// Validates every result with `sh test.sh`.
     pub(crate) fn validated(&self) {
         self.validated_by("sh test.sh");
     }
 
-    /// Has every result checked by a command.
+    /// Validates every result with a command.
     pub(crate) fn validated_by(&self, command: &str) {
         let text = format!("name: local/tests\ndescription: Runs the tests\ncommand: {command}\n");
         self.file("tests.yaml", &text);
@@ -100,11 +100,15 @@ impl World {
     }
 
     pub(crate) fn app(&self) -> PathBuf {
-        self.agents.work().join("app")
+        self.agents.cwd().join("app")
     }
 
     pub(crate) fn file(&self, name: &str, text: &str) {
-        std::fs::write(self.agents.work().join(name), text).expect("a file");
+        // The executor continues the conversation of the strategist.
+        let is_script = name == "executor.yaml" && !text.starts_with('{');
+        let count = if is_script { "count: turn\n" } else { "" };
+        let path = self.agents.cwd().join(name);
+        std::fs::write(path, format!("{count}{text}")).expect("a file");
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Answer {
@@ -117,7 +121,7 @@ impl World {
         self.agents.data(arguments)
     }
 
-    /// The error of a command that must fail like this, with a hint.
+    /// The error of a command that must fail with this code and a hint.
     pub(crate) fn fails(&self, arguments: &[&str], exit: i32, code: &str) -> Value {
         let answer = self.run(arguments);
         assert_eq!(answer.code, Some(exit), "{arguments:?}: {answer:?}");
@@ -128,7 +132,7 @@ impl World {
         error
     }
 
-    /// The same, and nothing that is stored has changed.
+    /// Like `fails`, and no stored data has changed.
     pub(crate) fn is_refused(&self, arguments: &[&str], exit: i32, code: &str) -> Value {
         let before = self.rows();
         let error = self.fails(arguments, exit, code);
@@ -138,7 +142,7 @@ impl World {
         error
     }
 
-    /// Makes a plan and begins it.
+    /// Creates a plan and starts it.
     pub(crate) fn begin(&self, profile: &str) -> Answer {
         self.run(&[
             "plan",
@@ -150,14 +154,14 @@ impl World {
         ])
     }
 
-    /// The id of the newest plan.
+    /// Id of the newest plan.
     pub(crate) fn plan(&self) -> String {
         let listed = self.ok(&["plan", "list"]);
         let id = listed["plans"][0]["plan_id"].as_str();
         id.expect("there is a plan").to_owned()
     }
 
-    /// What is known of the newest plan, whether it failed or not.
+    /// Status of the newest plan, also if it failed.
     pub(crate) fn status(&self) -> Value {
         let answer = self.run(&["plan", "status", &self.plan()]);
         answer.json()["data"].clone()
@@ -170,12 +174,12 @@ impl World {
         format!("{}/{}", word("phase"), word("state"))
     }
 
-    /// Everything that went wrong for the newest plan, as text.
+    /// All errors of the newest plan, as text.
     pub(crate) fn trouble(&self) -> String {
         self.ok(&["plan", "errors", &self.plan()]).to_string()
     }
 
-    /// Every command between backticks in a hint that begins with `agents`.
+    /// Every command in backticks in a hint that starts with `agents`.
     pub(crate) fn named_in(hint: &str) -> Vec<Vec<String>> {
         let quoted = hint.split('`').skip(1).step_by(2);
         quoted
@@ -184,7 +188,7 @@ impl World {
             .collect()
     }
 
-    /// Every row that says what plans are and did.
+    /// All rows about plans.
     pub(crate) fn rows(&self) -> BTreeMap<&'static str, Vec<Vec<String>>> {
         const TABLES: [&str; 16] = [
             "plans",
@@ -206,7 +210,7 @@ impl World {
         ];
         let file = self.agents.database();
         let read = |table| {
-            // Whoever only asks whether it may do something takes the lease for a moment.
+            // A precondition check takes the lease for a moment.
             let which = if table == "events" {
                 " WHERE kind NOT LIKE 'lease.%'"
             } else {
@@ -220,7 +224,7 @@ impl World {
             .collect()
     }
 
-    /// Every byte of the user's folder, what git keeps of commits, branches and hooks included.
+    /// Every byte of the user's folder, including commits, branches and hooks of git.
     pub(crate) fn every_byte(&self) -> BTreeMap<String, Vec<u8>> {
         let mut all = BTreeMap::new();
         let root = self.app();
@@ -229,7 +233,7 @@ impl World {
             for entry in std::fs::read_dir(root.join(&folder)).expect("a folder") {
                 let path = folder.join(entry.expect("an entry").file_name());
                 let name = path.display().to_string();
-                // What git keeps of our worktrees belongs to the sandbox.
+                // Git data of our worktrees belongs to the sandbox.
                 if [".git/objects", ".git/worktrees", ".git/refs/cleveragents"].contains(&&*name) {
                     continue;
                 }
@@ -244,9 +248,9 @@ impl World {
         all
     }
 
-    /// The names of what lies beside the home and the working folder, and in it.
+    /// Names of the entries next to the home and the working folder, and in it.
     pub(crate) fn around(&self) -> Vec<String> {
-        let work = self.agents.work();
+        let work = self.agents.cwd();
         let above = work.parent().expect("a folder").to_path_buf();
         let mut names: Vec<String> = [above, work]
             .iter()
@@ -258,7 +262,7 @@ impl World {
     }
 }
 
-/// Runs git as the user, which must succeed, and gives what it printed.
+/// Runs git as the user, which must succeed; returns its output.
 pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(["-c", "user.name=Test", "-c", "user.email=test@localhost"])
@@ -268,7 +272,7 @@ pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .output()
         .expect("git starts");
-    let answer = Answer::of(&output);
+    let answer = Answer::from_output(&output);
     assert_eq!(answer.code, Some(0), "git {arguments:?}: {answer:?}");
     answer.out
 }

@@ -1,4 +1,4 @@
-//! Agents on other machines as actors, through the program: our own server, and one that answers as it is told.
+//! Remote agents as actors: our own server, and a scripted one.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{Server, agents};
 
-/// A home with the actor `acme/remote` at an address.
+/// A home with the actor `acme/remote` at a URL.
 pub(crate) fn caller(url: &str) -> Agents {
     with_actor(agents(), url)
 }
@@ -26,7 +26,7 @@ fn actor(url: &str) -> String {
 }
 
 fn write(agents: &Agents, file: &str, text: &str) {
-    std::fs::write(agents.work().join(file), text).expect("a file");
+    std::fs::write(agents.cwd().join(file), text).expect("a file");
 }
 
 pub(crate) fn session(agents: &Agents) -> String {
@@ -54,7 +54,7 @@ fn our_own_server_is_an_actor_by_itself_and_in_a_graph() {
     let session = session(&caller);
     assert_eq!(tell(&caller, &session, "first")["response"], "first");
     assert_eq!(tell(&caller, &session, "second")["response"], "second");
-    // Both questions were one conversation there, and that of the run another one.
+    // Both messages were one conversation there; the run was another.
     let sessions = home.data(&["session", "list"]);
     assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(2));
 
@@ -67,7 +67,7 @@ fn our_own_server_is_an_actor_by_itself_and_in_a_graph() {
 }
 
 #[test]
-fn what_the_agent_asks_is_answered_in_the_next_message() {
+fn a_question_of_the_agent_is_answered_in_the_next_message() {
     let home = agents();
     let script = "answers:\n\
                   - calls:\n  - {id: one, name: builtin_S_ask-user, arguments: {question: 'Which colour?'}}\n\
@@ -89,7 +89,7 @@ fn what_the_agent_asks_is_answered_in_the_next_message() {
     assert!(asked.out.contains("Which colour?"), "{asked:?}");
     let told = tell(&caller, &session, "blue");
     assert_eq!(told["response"], "Blue it is.");
-    // It is the same task that was gone on with.
+    // The same task was resumed.
     let heard = home.data(&["session", "list"]);
     assert_eq!(heard["sessions"].as_array().map(Vec::len), Some(1));
 }
@@ -114,7 +114,7 @@ fn a_question_goes_from_agent_to_agent_and_its_answer_back() {
     assert_eq!(asked.code, Some(5), "{asked:?}");
     assert!(asked.err.contains("Which colour?"), "{asked:?}");
     assert_eq!(tell(&caller, &session, "blue")["response"], "Blue it is.");
-    // The answer of the user arrives as it was given, and is not marked as data: it is an instruction.
+    // The user's answer arrives unchanged and is not marked as data: it is an instruction.
     let sessions = last.data(&["session", "list"]);
     let id = sessions["sessions"][0]["id"].as_str().expect("an id");
     let heard = last.contents(id);
@@ -143,7 +143,7 @@ fn addresses_of_this_machine_are_called_only_when_allowed() {
     );
 }
 
-/// An agent that takes a task on and answers when it is asked for it again.
+/// An agent that accepts a task and answers when it is queried again.
 fn slow_agent() -> (ModelServer, mpsc::Receiver<Instant>) {
     let (reached, waits) = mpsc::channel();
     let server = ModelServer::answering(move |request| {
@@ -188,7 +188,7 @@ fn methods(server: &ModelServer) -> Vec<String> {
         .collect()
 }
 
-/// Waits until the task of a turn that runs is noted: then whoever goes on knows it.
+/// Waits until the task of a running turn is stored, so that it can be resumed.
 pub(crate) fn wait_for_note(rows: impl Fn(&str) -> Vec<Vec<String>>) {
     let deadline = Instant::now() + Duration::from_mins(1);
     let noted = "SELECT count(*) FROM turn_steps JOIN turns ON turns.turn_id = turn_steps.turn_id \
@@ -200,7 +200,7 @@ pub(crate) fn wait_for_note(rows: impl Fn(&str) -> Vec<Vec<String>>) {
 }
 
 #[test]
-fn after_a_crash_the_task_is_asked_for_and_not_sent_twice() {
+fn after_a_crash_the_task_is_queried_and_not_sent_twice() {
     for database in TestDatabase::each() {
         crash(&database);
     }
@@ -246,7 +246,7 @@ fn crash(database: &TestDatabase) {
 }
 
 #[test]
-fn who_stops_here_stops_there() {
+fn cancelling_here_cancels_there() {
     let (server, waits) = slow_agent();
     let caller = caller(&server.url());
     let session = session(&caller);
@@ -263,7 +263,7 @@ fn who_stops_here_stops_there() {
 }
 
 #[test]
-fn a_caller_of_a_server_cannot_have_its_tokens_sent() {
+fn a_caller_of_a_server_cannot_make_it_send_its_tokens() {
     let home = agents().with("A2A_TOKEN", "agent-token-0123456789");
     let secret = crate::token(&home, "amy", &["acme=admin"]);
     let server = Server::start(&home, &[]);
@@ -286,7 +286,7 @@ fn a_caller_of_a_server_cannot_have_its_tokens_sent() {
     );
     write(&amy, "remote.yaml", &actor(&server.url));
     amy.data(&["actor", "add", "--config", "remote.yaml"]);
-    // And the server does not call itself, or its neighbours, for her.
+    // The server does not call itself or its private network on her behalf.
     let refused = amy.run(&["--format", "json", "actor", "run", "acme/remote", "hi"]);
     assert!(
         refused.out.contains("address of a private network") || refused.out.contains("not https"),

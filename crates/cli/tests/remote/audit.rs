@@ -1,4 +1,4 @@
-//! The audit: each thing that it is to tell of is in it, once, and with who did it.
+//! Audit log: every audited operation has one entry with its identity.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::http::Caller;
 use crate::world::World;
 use crate::{Server, token};
 
-/// Every entry, the oldest first.
+/// All entries, oldest first.
 fn entries(world: &World) -> Vec<Value> {
     let listed = world.agents.data(&["audit", "list", "--limit", "10000"]);
     let mut entries = listed["entries"].as_array().expect("entries").clone();
@@ -17,7 +17,7 @@ fn entries(world: &World) -> Vec<Value> {
     entries
 }
 
-/// Does everything that the audit tells of.
+/// Runs every audited operation.
 fn do_all(world: &World) {
     let agents = &world.agents;
     let file = |name: &str, content: &str| world.file(name, content);
@@ -28,7 +28,7 @@ fn do_all(world: &World) {
     );
     agents.data(&["automation-profile", "add", "--config", &guarded]);
     let careful = ["--automation-profile", "local/guarded"];
-    // One that is asked about and carried to the end.
+    // A plan that is approved and applied.
     world.action(
         "local/asks",
         &["write `one` to `one.txt`", "write `two` to `two.txt`"],
@@ -41,13 +41,13 @@ fn do_all(world: &World) {
     }
     agents.run(&["plan", "apply", &plan, "--yes"]);
     assert_eq!(world.stage(&plan), "apply/applied");
-    // One that fails, is told what to do, and is given up.
+    // A plan that fails, receives guidance, and is cancelled.
     world.action("local/fails", &["run `exit 3`"]);
     let plan = world.plan("local/fails", &[]);
     assert_eq!(agents.run(&["plan", "execute", &plan]).code, Some(1));
     agents.data(&["plan", "prompt", &plan, "Leave it"]);
     agents.data(&["plan", "cancel", &plan]);
-    // What people do besides.
+    // Other user operations.
     agents.data(&["config", "set", "core.format", "plain"]);
     agents.data(&["session", "create", "--name", "weekly"]);
     agents.data(&["session", "delete", "weekly", "--yes"]);
@@ -55,7 +55,7 @@ fn do_all(world: &World) {
     let server = Server::start(agents, &[]);
     let ask = |line: &str, secret: &str| {
         let bearer = format!("authorization: Bearer {secret}");
-        let mut caller = Caller::connect(server.address()).expect("somebody listens");
+        let mut caller = Caller::connect(server.address()).expect("a server listens");
         caller
             .ask(line, &[&bearer], r#"{"namespace": "acme"}"#)
             .expect("an answer")
@@ -70,7 +70,7 @@ fn do_all(world: &World) {
 }
 
 #[test]
-fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
+fn defect_5813_each_audited_operation_has_one_entry() {
     let world = World::new();
     do_all(&world);
     let entries = entries(&world);
@@ -84,7 +84,7 @@ fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
             "{entry}"
         );
     }
-    // What happened once is told once.
+    // One operation has one entry.
     for kind in [
         "access_denied",
         "auth_failure",
@@ -102,7 +102,7 @@ fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
         assert_eq!(counts.get(kind), Some(&1), "{kind}: {counts:#?}");
     }
     assert_eq!(counts["plan_created"], 2);
-    // Each event that is to be told has its own entry, with what it is about.
+    // Each audited event has its entry, with its subject.
     let mut told: BTreeMap<(String, String), usize> = BTreeMap::new();
     for entry in &entries {
         if let Some(event) = entry["details"]["event"].as_str() {
@@ -132,7 +132,7 @@ fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
     ] {
         assert!(counts.contains_key(kind), "{kind}: {counts:#?}");
     }
-    // Whoever asks for a kind is understood.
+    // Filtering by kind works.
     let known = cleveragents_domain::audit_kinds();
     for kind in counts.keys() {
         assert!(known.contains(kind), "{kind} can be asked for");
@@ -141,7 +141,7 @@ fn defect_5813_each_thing_that_the_audit_tells_of_is_in_it_once() {
 }
 
 #[test]
-fn a_misspelt_kind_of_entry_is_an_error_with_the_nearest() {
+fn the_error_for_a_misspelt_kind_suggests_the_nearest() {
     let agents = cleveragents_testkit::Agents::new(env!("CARGO_BIN_EXE_agents"));
     let list = |kind: &str| agents.run(&["--format", "json", "audit", "list", "--kind", kind]);
     assert_eq!(list("plan_applied").code, Some(0), "none is there yet");

@@ -1,11 +1,11 @@
-//! A chat with a server, fed by a pipe: the questions, answers and exit codes are those of a chat here.
+//! A chat with a server through a pipe: messages, answers and exit codes are those of a local chat.
 
 use cleveragents_testkit::model_server::{ModelServer, openai};
 use cleveragents_testkit::{Agents, Answer};
 
 use crate::{Server, agents, token};
 
-/// A model that repeats what was asked last.
+/// A model that repeats the last message.
 fn echo() -> ModelServer {
     ModelServer::answering(|request| {
         let asked = request.json()["messages"]
@@ -28,7 +28,7 @@ fn chat(agents: &Agents, arguments: &[&str], said: &str) -> Answer {
 }
 
 #[test]
-fn a_chat_with_a_server_is_a_chat() {
+fn a_chat_with_a_server_works_like_a_local_chat() {
     let models = echo();
     let (here, host) = (home(&models), home(&models));
     let secret = token(&host, "ada", &["acme=editor"]);
@@ -42,7 +42,7 @@ fn a_chat_with_a_server_is_a_chat() {
     assert_eq!((&remote.out, remote.code), (&local.out, local.code));
     assert_eq!(remote.out.matches("You said").count(), 3, "{remote:?}");
 
-    // It is stored there, and gone on with by name.
+    // It is stored there, and continued by name.
     let shown = host.data(&["session", "show", "one"]).to_string();
     assert!(shown.contains("acme"), "{shown}");
     let more = chat(&away, &["one"], "three\n");
@@ -53,7 +53,7 @@ fn a_chat_with_a_server_is_a_chat() {
         0
     );
 
-    // What goes wrong is told, and the chat goes on.
+    // A failure is reported, and the chat continues.
     for (wrong, word) in [
         ("/diff\nfour\n", "sandbox"),
         ("/frobnicate\nfour\n", "/help"),
@@ -69,7 +69,7 @@ fn a_chat_with_a_server_is_a_chat() {
     let refused = chat(&away, &["nowhere"], "one\n");
     assert_eq!(refused.code, Some(3), "{refused:?}");
 
-    // For programs each answer is a document.
+    // With JSON each answer is a document.
     let told = chat(&away, &["--format", "json"], "one\ntwo\n");
     let documents = serde_json::Deserializer::from_str(&told.out).into_iter();
     let documents: Vec<serde_json::Value> = documents.map(|one| one.expect("JSON")).collect();

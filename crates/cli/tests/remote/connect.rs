@@ -1,4 +1,4 @@
-//! `agents server connect`: all of it is stored or nothing, and what is local stays.
+//! `agents server connect` is atomic, and local data stays local.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,7 +7,7 @@ use cleveragents_testkit::TestDatabase;
 use crate::{Server, agents, token};
 
 #[test]
-fn defect_2166_a_connection_is_stored_whole_or_not_at_all() {
+fn defect_2166_a_connection_is_stored_atomically() {
     let (host, client) = (agents(), agents());
     let secret = token(&host, "ada", &["acme=editor"]);
     let server = Server::start(&host, &[]);
@@ -57,7 +57,7 @@ fn defect_2166_a_connection_is_stored_whole_or_not_at_all() {
         (&"connected".into(), &"ada".into())
     );
 
-    // A failed attempt leaves what there was.
+    // A failed attempt changes nothing.
     let answer = client.run(&[
         "server",
         "connect",
@@ -75,7 +75,7 @@ fn defect_2166_a_connection_is_stored_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_is_local_never_leaves_the_machine() {
+fn local_data_never_leaves_the_machine() {
     let (host, client) = (agents(), agents());
     let secret = token(&host, "ada", &["*=owner"]);
     let server = Server::start(&host, &[]);
@@ -90,7 +90,7 @@ fn what_is_local_never_leaves_the_machine() {
     ]);
     host.data(&["project", "create", "secret"]);
     host.data(&["session", "create", "--name", "secret"]);
-    // Refused here: the server is not even asked.
+    // Refused by the client, without a request to the server.
     for arguments in [
         &["project", "create", "local/shop"][..],
         &["project", "show", "LOCAL/shop"],
@@ -106,7 +106,7 @@ fn what_is_local_never_leaves_the_machine() {
     }
     let denied = host.data(&["audit", "list", "--kind", "access_denied"]);
     assert_eq!(denied["summary"]["total"], 0);
-    // And whoever owns everything sees nothing of it.
+    // Even an owner of everything cannot see it.
     assert_eq!(client.data(&["project", "list"])["summary"]["total"], 0);
     assert_eq!(
         client.data(&["session", "list"])["sessions"]
@@ -116,7 +116,7 @@ fn what_is_local_never_leaves_the_machine() {
     );
     let answer = client.run(&["session", "show", "secret"]);
     assert_eq!(answer.code, Some(3));
-    // With --local the same commands are about this machine.
+    // With --local the same commands use this machine.
     client.data(&["--local", "project", "create", "local/shop"]);
     assert_eq!(
         client.data(&["--local", "project", "list"])["summary"]["total"],
@@ -124,9 +124,9 @@ fn what_is_local_never_leaves_the_machine() {
     );
 }
 
-/// Nothing that could mean the server is done on this machine in silence.
+/// No command that could mean the server silently runs on this machine.
 #[test]
-fn issue_16_17_a_connected_command_line_does_nothing_here_in_silence() {
+fn issue_16_17_a_connected_command_line_never_silently_runs_locally() {
     let agents = crate::agents();
     let server = crate::Server::start(&agents, &["--insecure-local"]);
     let client = crate::agents();
@@ -157,7 +157,8 @@ fn issue_16_17_a_connected_command_line_does_nothing_here_in_silence() {
     assert!(!listed.out.contains(&server.url), "{}", listed.out);
 }
 
-/// Neither the whole file system nor the home of the program is worked on, and nothing is stored of it.
+/// Neither the root of the file system nor the program's home can be a task folder, and nothing is
+/// stored.
 #[test]
 fn issue_16_17_a_task_for_the_root_or_the_home_is_refused_before_anything_is_stored() {
     let agents = crate::agents();
@@ -173,14 +174,14 @@ fn issue_16_17_a_task_for_the_root_or_the_home_is_refused_before_anything_is_sto
     }
 }
 
-/// A plan for such a folder is refused too, however the folder came to be in a project.
+/// A plan for such a folder is refused too, however the folder became part of a project.
 #[test]
 fn issue_16_17_no_plan_is_stored_for_the_root_of_the_file_system() {
     let agents = crate::agents();
-    let action = agents.work().join("action.yaml");
+    let action = agents.cwd().join("action.yaml");
     let text =
         "name: local/write\ndescription: write\ndefinition_of_done: \"- write `a` to `x`\"\n";
-    std::fs::create_dir_all(agents.work()).expect("a folder");
+    std::fs::create_dir_all(agents.cwd()).expect("a folder");
     std::fs::write(&action, text).expect("a file");
     let action = action.to_str().expect("a path");
     agents.data(&[

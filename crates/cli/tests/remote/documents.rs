@@ -1,9 +1,9 @@
-//! Documents, files and plans through a connected command line: what a person gets is what they get here.
+//! Documents, files and plans with a server: the user gets the same as locally.
 
 use cleveragents_testkit::Agents;
 use regex::Regex;
 
-use crate::alike::masked;
+use crate::parity::masked;
 use crate::{Server, agents, token};
 
 const ACTION: &str = "name: acme/steps
@@ -21,9 +21,9 @@ const ACTOR: &str =
 
 const STRATEGY: &str = "# Strategy\n\nAnother way\n\n## 1. Only this\n\nof it\n";
 
-/// What the person at a machine does for those who come from elsewhere: only there are its folders known.
+/// Setup on the server machine, whose folders only local commands can register.
 fn prepare(agents: &Agents) {
-    let ground = agents.work().join("ground");
+    let ground = agents.cwd().join("ground");
     std::fs::create_dir(&ground).expect("a folder");
     std::fs::write(ground.join("v.txt"), "v0\n").expect("a file");
     let path = ground.to_str().expect("a path");
@@ -57,15 +57,15 @@ fn connected() -> (Agents, Server, Agents) {
     (host, server, client)
 }
 
-/// A plan that has its strategy.
+/// A plan with a strategy.
 fn plan(agents: &Agents) -> String {
-    std::fs::write(agents.work().join("action.yaml"), ACTION).expect("written");
+    std::fs::write(agents.cwd().join("action.yaml"), ACTION).expect("written");
     agents.data(&["action", "create", "--config", "action.yaml"]);
     let made = agents.data(&["plan", "use", "acme/steps", "acme/p"]);
     made["plan_id"].as_str().expect("an id").to_owned()
 }
 
-/// Commands in the order in which they are run; `{plan}` is the plan, `{session}` the session.
+/// Commands in order; `{plan}` is the plan, `{session}` the session.
 const COMMANDS: &[&str] = &[
     "plan wait {plan} --timeout 0",
     "plan show {plan} --as markdown",
@@ -87,7 +87,7 @@ const COMMANDS: &[&str] = &[
     "actor add --config actor.yaml",
     "actor graph acme/helper",
     "actor graph acme/helper --as mermaid --output graph.md",
-    "actor graph acme/nobody",
+    "actor graph acme/missing",
     "session export {session}",
     "session export {session} --as markdown",
     "session export {session} --as markdown --output weekly.md",
@@ -113,7 +113,7 @@ const COMMANDS: &[&str] = &[
     "run resume 01JX3QABCD",
 ];
 
-/// What differs between two machines beside ids and times.
+/// Masks differences between two machines, in addition to ids and times.
 fn alike(text: &str) -> String {
     let mut text = masked(text);
     for (pattern, replacement) in [
@@ -140,7 +140,7 @@ type Outcome = (String, String, Option<i32>, Vec<Option<String>>);
 
 fn outcomes(agents: &Agents, format: &str) -> Vec<Outcome> {
     for (name, text) in [("actor.yaml", ACTOR), ("strategy.md", STRATEGY)] {
-        std::fs::write(agents.work().join(name), text).expect("written");
+        std::fs::write(agents.cwd().join(name), text).expect("written");
     }
     let plan = plan(agents);
     let made = agents.data(&[
@@ -159,7 +159,7 @@ fn outcomes(agents: &Agents, format: &str) -> Vec<Outcome> {
             .replace("{session}", &session);
         let words: Vec<&str> = command.split(' ').collect();
         let answer = agents.run(&[&["--format", format], &*words].concat());
-        let work = agents.work();
+        let work = agents.cwd();
         let files = ["tree.svg", "graph.md", "weekly.md", "weekly.json"].map(|name| {
             let text = std::fs::read_to_string(work.join(name)).ok()?;
             Some(alike(&text))
@@ -181,8 +181,8 @@ fn assert_alike(format: &str) {
         alike += usize::from(local.2 == Some(0));
     }
     assert!(alike > COMMANDS.len() / 2, "{alike} came to a good end");
-    // It was there that it was done.
-    let done = std::fs::read_to_string(host.work().join("ground/v.txt"));
+    // The command ran on the server.
+    let done = std::fs::read_to_string(host.cwd().join("ground/v.txt"));
     assert_eq!(done.expect("a file"), "v1\n");
 }
 
@@ -196,12 +196,12 @@ fn documents_are_the_same_for_people() {
     assert_alike("plain");
 }
 
-/// A strategy is edited in the editor of the person, not in one of the server.
+/// A strategy is edited in the user's editor, not on the server.
 #[test]
 fn a_strategy_is_edited_here() {
     let (_host, _server, client) = connected();
     let plan = &plan(&client);
-    let editor = client.work().join("editor");
+    let editor = client.cwd().join("editor");
     let client = client.with("EDITOR", format!("sh {}", editor.display()));
     std::fs::write(&editor, "sed -i 's/one.txt/uno.txt/' \"$1\"\n").expect("written");
     let edited = client.data(&["plan", "edit", plan]);
@@ -211,15 +211,15 @@ fn a_strategy_is_edited_here() {
     );
 }
 
-/// A plan that is left to the server is carried out there, and waited for from here.
+/// A plan that is queued on the server runs there, and the client waits for it.
 #[test]
-fn a_plan_is_left_to_the_server() {
+fn a_plan_is_queued_on_the_server() {
     let (_host, _server, client) = connected();
     let plan = &plan(&client);
     let left = client.data(&["plan", "execute", plan, "--background"]);
     assert_eq!(left["plan_id"], *plan);
     assert_eq!(left["queued"], true);
-    // Until a person is asked whether to apply it.
+    // Until the plan asks whether to apply.
     let waited = client.run(&["--format", "json", "plan", "wait", plan, "--timeout", "60"]);
     let waited: serde_json::Value = waited.json();
     assert_eq!(waited["exit_code"], 5, "{waited}");

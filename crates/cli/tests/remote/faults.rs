@@ -1,5 +1,5 @@
-//! What lies behind a command or a server breaks: nobody is told that something worked that did not, and once it is
-//! mended all goes on.
+//! Broken dependencies of commands and servers: no false success, and after the repair everything
+//! works.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::http::Caller;
 use crate::{Server, agents, token};
 
-/// What a home holds of tokens and of the audit.
+/// Tokens and audit entries of a home.
 fn rows(agents: &Agents) -> Vec<Vec<Vec<String>>> {
     ["tokens", "token_grants", "audit_entries", "audit_head"]
         .map(|table| {
@@ -23,7 +23,7 @@ fn rows(agents: &Agents) -> Vec<Vec<Vec<String>>> {
 }
 
 #[test]
-fn tokens_on_a_full_disk_are_made_and_revoked_whole_or_not_at_all() {
+fn tokens_on_a_full_disk_are_created_and_revoked_atomically() {
     let host = agents();
     token(&host, "first", &["acme=viewer"]);
     for arguments in [
@@ -52,9 +52,9 @@ fn tokens_on_a_full_disk_are_made_and_revoked_whole_or_not_at_all() {
     assert_eq!(names, ["second"], "{listed}");
 }
 
-/// Looking needs no room; where it does, it says so.
+/// Reading needs no space, or reports that it does.
 #[test]
-fn the_audit_on_a_full_disk_is_shown_as_it_is_or_not_at_all() {
+fn the_audit_log_on_a_full_disk_is_shown_correctly_or_not_at_all() {
     let host = agents();
     token(&host, "first", &["acme=viewer"]);
     let before = rows(&host);
@@ -65,20 +65,20 @@ fn the_audit_on_a_full_disk_is_shown_as_it_is_or_not_at_all() {
         });
         assert_eq!(shown.json()["data"], expected, "{arguments:?}");
     }
-    // What was tampered with is not taken for sound where there is no room to say more.
+    // A tampered log is not reported as valid when there is no space for details.
     TestDatabase::write_file(
         &host.database(),
-        "DROP TRIGGER audit_entries_stay; UPDATE audit_entries SET identity = 'nobody' WHERE number = 1;",
+        "DROP TRIGGER audit_entries_stay; UPDATE audit_entries SET identity = 'intruder' WHERE number = 1;",
     );
     for room in [0, 64, 1_024] {
         let output = host
             .on_full_disk(room, &["--format", "json", "audit", "verify"])
             .output();
-        Answer::of(&output.expect("the program starts")).assert_no_claim("verify");
+        Answer::from_output(&output.expect("the program starts")).assert_no_claim("verify");
     }
 }
 
-/// What is stored of a connection.
+/// Stored data of a connection.
 fn connection(client: &Agents) -> (Value, Value, Option<String>) {
     let value = |key: &str| client.data(&["config", "get", key])["value"].clone();
     let kept = std::fs::read_to_string(client.home().join("server-token")).ok();
@@ -86,7 +86,7 @@ fn connection(client: &Agents) -> (Value, Value, Option<String>) {
 }
 
 #[test]
-fn a_connection_on_a_full_disk_is_changed_whole_or_not_at_all() {
+fn a_connection_on_a_full_disk_is_changed_atomically() {
     let (host, client) = (agents(), agents());
     let ada = token(&host, "ada", &["acme=editor", "shop=editor"]);
     let ben = token(&host, "ben", &["acme=editor"]);
@@ -124,7 +124,7 @@ fn a_connection_on_a_full_disk_is_changed_whole_or_not_at_all() {
     assert_eq!(connection(&client), (Value::Null, Value::Null, None));
 }
 
-/// The way to a database server, which can be cut.
+/// A TCP proxy to a database server that can be interrupted.
 struct Way {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
@@ -177,10 +177,10 @@ impl Way {
     }
 }
 
-/// A call of A2A.
+/// An A2A request.
 const CALL: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}"#;
 
-/// Asks, and gives the status with what was said.
+/// Sends a request; returns status and body.
 fn ask(server: &Server, line: &str, headers: &[&str], body: &str) -> (u16, Value, String) {
     let mut caller = Caller::connect(server.address()).expect("it listens");
     let answer = caller.ask(line, headers, body).expect("a whole answer");
@@ -195,10 +195,11 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The database is gone for a while: the server says so (503), is not ready, and goes on when it is back. Nothing that
-/// was acknowledged is lost, and what was not can be repeated with its key.
+/// The database is unavailable for a while: the server responds with 503, is not ready, and
+/// continues when the database is back. No acknowledged data is lost, and other requests can be
+/// repeated with their key.
 #[test]
-fn a_server_whose_database_goes_away_says_so_and_goes_on_when_it_is_back() {
+fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
     let Some(database) = TestDatabase::postgres() else {
         return;
     };
@@ -255,7 +256,7 @@ fn a_server_whose_database_goes_away_says_so_and_goes_on_when_it_is_back() {
             let told = told.to_string();
             assert!(!told.contains("127.0.0.1"), "nothing of the inside: {told}");
         }
-        // It is alive all the same.
+        // The process is still alive.
         assert_eq!(ask(&server, "GET /healthz", &[], "").0, 200);
         let (status, told, _) = append(&format!("{round}"));
         assert_eq!(status, 503, "{told}");
@@ -266,7 +267,7 @@ fn a_server_whose_database_goes_away_says_so_and_goes_on_when_it_is_back() {
         wait_until("it is stored", || append(&format!("{round}")).0 == 201);
         assert_eq!(append(&format!("{round}")).0, 201, "again, without effect");
     }
-    // A listener that was there all the time, or comes back, misses nothing.
+    // A listener that stayed connected or reconnects misses nothing.
     let mut numbers = vec![0];
     while numbers.len() < 3 {
         let Ok(Some(heard)) = events.next() else {

@@ -1,4 +1,4 @@
-//! A caller over HTTP/1.1 that is as small as a test needs, and that tells a whole answer from a torn one.
+//! A minimal HTTP/1.1 client that distinguishes complete from truncated responses.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write as _};
 use std::net::TcpStream;
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long an answer may take before the server counts as gone.
+/// Timeout after which the server counts as gone.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The connection ended before the first byte of an answer.
+    /// The connection ended before the first byte of a response.
     Unanswered,
-    /// The answer began and did not come to its end.
+    /// The response started but was not completed.
     Torn,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// What it says about itself, in lower case.
+    /// Headers, in lower case.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
@@ -42,16 +42,16 @@ pub(crate) struct Caller {
     stream: BufReader<TcpStream>,
 }
 
-/// What an answer says before its body.
+/// Status and headers of a response.
 struct Head {
     status: u16,
     text: String,
-    /// How many bytes come; `None` when they come in chunks.
+    /// Length of the body in bytes; `None` for chunked encoding.
     length: Option<u64>,
 }
 
 impl Caller {
-    /// Connects; `None` when nobody listens.
+    /// Connects; `None` if no process listens.
     pub(crate) fn connect(address: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -72,7 +72,7 @@ impl Caller {
         }
         whole.push_str("\r\n");
         whole.push_str(body);
-        // A server that refuses before it has read all may have answered nevertheless.
+        // A server that refuses early may have responded anyway.
         let _written = self.stream.get_mut().write_all(whole.as_bytes());
         match self.stream.fill_buf() {
             Ok(bytes) if !bytes.is_empty() => head(&mut self.stream).map_err(|_| Broken::Torn),
@@ -80,7 +80,7 @@ impl Caller {
         }
     }
 
-    /// Asks for something and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub(crate) fn ask(
         &mut self,
         line: &str,
@@ -101,7 +101,7 @@ impl Caller {
         })
     }
 
-    /// Asks for a stream of events; what is no stream is given as an answer.
+    /// Requests an event stream; a response that is not a stream is returned as such.
     pub(crate) fn listen(
         mut self,
         line: &str,
@@ -154,7 +154,7 @@ fn head(stream: &mut impl BufRead) -> Result<Head, Error> {
     }
 }
 
-/// A whole line; what ends without one was cut off.
+/// A complete line; a line without its end is an error.
 fn line(stream: &mut impl BufRead) -> Result<String, Error> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
@@ -164,10 +164,10 @@ fn line(stream: &mut impl BufRead) -> Result<String, Error> {
     }
 }
 
-/// How much of a body is still to come.
+/// Remaining body.
 enum Left {
     Bytes(u64),
-    /// Bytes of this chunk, and whether one came before it.
+    /// Bytes of this chunk, and whether there was one before.
     Chunk(u64, bool),
     Nothing,
 }
@@ -181,7 +181,7 @@ impl Left {
     }
 }
 
-/// The body of an answer, which is an error when it is cut off.
+/// Body of a response; reading a truncated one is an error.
 struct Body<S> {
     stream: S,
     left: Left,
@@ -217,21 +217,21 @@ impl<S: BufRead> Read for Body<S> {
     }
 }
 
-/// The events of a connection.
+/// Events of a connection.
 pub(crate) struct Events(BufReader<Body<BufReader<TcpStream>>>);
 
-/// What was heard.
+/// A received event.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    /// The position in the log, where one is told.
+    /// Position in the log, if given.
     pub(crate) position: Option<u64>,
     pub(crate) kind: Option<String>,
-    /// What happened; nothing when only the position was told.
+    /// Data of the event; `None` if only the position was sent.
     pub(crate) data: Option<Value>,
 }
 
 impl Events {
-    /// The next block; nothing when the stream came to its end.
+    /// The next event; `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Result<Option<Heard>, Broken> {
         let mut heard = Heard {
             position: None,

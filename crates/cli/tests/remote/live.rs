@@ -1,11 +1,11 @@
-//! What happens is shown while it happens, also by command lines that use a server.
+//! Progress is shown while a command runs, also with a server.
 
 use std::io::Read as _;
 use std::process::{Child, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cleveragents_domain::Move;
+use cleveragents_domain::StageTransition;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Options};
 use cleveragents_testkit::model_server::{ModelServer, Step, openai};
 use cleveragents_testkit::{Agents, plans};
@@ -14,7 +14,7 @@ use regex::Regex;
 use crate::world::World;
 use crate::{Server, agents};
 
-/// A model that says `Hello`, waits until it is told to, and goes on.
+/// A model that sends `Hello`, waits for a signal, and continues.
 fn model(go: &Arc<AtomicBool>) -> ModelServer {
     let go = Arc::clone(go);
     ModelServer::answering(move |_| {
@@ -28,7 +28,7 @@ fn model(go: &Arc<AtomicBool>) -> ModelServer {
     })
 }
 
-/// A home whose models are that server.
+/// A home whose models are that endpoint.
 fn home(models: &ModelServer) -> Agents {
     agents()
         .with("OPENAI_BASE_URL", format!("{}/v1", models.url()))
@@ -36,7 +36,7 @@ fn home(models: &ModelServer) -> Agents {
         .with("CLEVERAGENTS_MODEL_DEFAULT", "openai/gpt-5.1")
 }
 
-/// Reads what a command writes until it says something, and gives what it wrote so far.
+/// Reads the output of a command until it contains a text, and returns the output so far.
 fn read_until(child: &mut Child, text: &str) -> String {
     let out = child.stdout.as_mut().expect("a pipe");
     let mut said = Vec::new();
@@ -53,7 +53,7 @@ fn read_until(child: &mut Child, text: &str) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// What differs from call to call, made the same.
+/// Masks values that vary.
 fn alike(text: &str) -> String {
     let ids = Regex::new("[0-9A-HJKMNP-TV-Z]{26}").expect("a pattern");
     let times = Regex::new(r"\d+\.\d+").expect("a pattern");
@@ -70,12 +70,12 @@ fn whole(beginning: &str, output: &Output) -> String {
 }
 
 #[test]
-fn an_answer_is_shown_while_it_comes_as_it_is_here() {
+fn an_answer_is_streamed_as_in_a_local_command() {
     let go = Arc::new(AtomicBool::new(false));
     let models = model(&go);
     let home = home(&models);
     let file = "name: acme/greeter\ntype: llm\nmodel: openai/gpt-5.1\n";
-    std::fs::write(home.work().join("greeter.yaml"), file).expect("a file");
+    std::fs::write(home.cwd().join("greeter.yaml"), file).expect("a file");
     home.data(&["actor", "add", "--config", "greeter.yaml"]);
     let server = Server::start(&home, &["--insecure-local"]);
     let away = agents().with("CLEVERAGENTS_SERVER_URL", server.url.as_str());
@@ -92,7 +92,7 @@ fn an_answer_is_shown_while_it_comes_as_it_is_here() {
                 word => word,
             });
             let mut child = caller.command(command).spawn().expect("it starts");
-            // The model has not said more than this.
+            // The model has not sent more than this.
             let beginning = read_until(&mut child, "Hello");
             assert!(!beginning.contains("there"), "{beginning}");
             go.store(true, Ordering::SeqCst);
@@ -103,17 +103,17 @@ fn an_answer_is_shown_while_it_comes_as_it_is_here() {
         assert!(outputs[0].contains("Hello there"), "{}", outputs[0]);
         assert_eq!(outputs[0], outputs[1]);
     }
-    // Programs get one document, whoever runs the command.
+    // Machine formats have one document, wherever the command runs.
     let session = home.create_session();
     let told = away.data(&["session", "tell", "--session", &session, "--stream", "hi"]);
     assert_eq!(told["response"], "Hello there");
-    // What goes wrong is told as it is here.
+    // Failures are reported as in local commands.
     let arguments = ["session", "tell", "--session", "nowhere", "--stream", "hi"];
     assert_eq!(away.run(&arguments), home.run(&arguments));
 }
 
 #[test]
-fn a_plan_is_shown_while_it_is_carried_out_as_it_is_here() {
+fn the_progress_of_a_plan_is_shown_as_in_a_local_command() {
     let world = World::new();
     world.action(
         "local/two",
@@ -125,7 +125,7 @@ fn a_plan_is_shown_while_it_is_carried_out_as_it_is_here() {
         let plan = world.plan("local/two", &[]);
         let answer = caller.run(&["plan", "execute", &plan, "--stream"]);
         assert_eq!(answer.code, Some(0), "{answer:?}");
-        // Where it runs, and whether something is drawn, is told apart in no other way.
+        // Apart from where it runs and whether progress is drawn, the output is the same.
         alike(&answer.err)
     });
     assert!(outputs[0].contains("execute: complete"), "{}", outputs[0]);
@@ -140,7 +140,7 @@ fn engine(home: &Agents) -> Arc<Engine> {
 }
 
 #[test]
-fn the_log_of_a_plan_is_followed_until_it_is_over() {
+fn the_log_of_a_plan_is_followed_until_it_finishes() {
     let home = agents();
     home.data(&["db", "upgrade"]);
     let server = Server::start(&home, &["--insecure-local"]);
@@ -154,9 +154,9 @@ fn the_log_of_a_plan_is_followed_until_it_is_over() {
         let mut child = away.command(arguments).spawn().expect("it starts");
         let mut said = read_until(&mut child, "\n");
         if is_first {
-            plans::advance(&engine, plan, &[Move::StartStrategize]);
+            plans::advance(&engine, plan, &[StageTransition::StartStrategize]);
             said.push_str(&read_until(&mut child, "\n"));
-            plans::advance(&engine, plan, &[Move::Cancel]);
+            plans::advance(&engine, plan, &[StageTransition::Cancel]);
         }
         let output = child.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -169,7 +169,7 @@ fn the_log_of_a_plan_is_followed_until_it_is_over() {
 }
 
 #[test]
-fn a_log_is_gone_on_with_when_the_server_is_started_again() {
+fn following_a_log_continues_after_a_server_restart() {
     let home = agents();
     home.data(&["db", "upgrade"]);
     let server = Server::start(&home, &["--insecure-local"]);
@@ -184,10 +184,10 @@ fn a_log_is_gone_on_with_when_the_server_is_started_again() {
         .expect("it starts");
     let mut said = read_until(&mut child, "\n");
     assert_eq!(server.end(), Some(0));
-    plans::advance(&engine, plan, &[Move::StartStrategize]);
+    plans::advance(&engine, plan, &[StageTransition::StartStrategize]);
     let _again = Server::start_again(&home, &url, &["--insecure-local"]);
     said.push_str(&read_until(&mut child, "\n"));
-    plans::advance(&engine, plan, &[Move::Cancel]);
+    plans::advance(&engine, plan, &[StageTransition::Cancel]);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     said.push_str(&String::from_utf8_lossy(&output.stdout));

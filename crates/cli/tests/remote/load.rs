@@ -1,4 +1,4 @@
-//! Many callers at once, and a server that is killed in the middle.
+//! Many concurrent callers, and a server that is killed meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::http::{Answer, Caller};
 use crate::{Server, agents};
 
-/// How large the proof is.
+/// Size of the test.
 struct Size {
-    /// Callers that write to one session, and as many to sessions of their own.
+    /// Callers that write to one session, and the same number that write to separate sessions.
     callers: usize,
     listeners: usize,
-    /// How often the server is killed and started again.
+    /// Number of times the server is killed and restarted.
     kills: usize,
-    /// How long callers write at least.
+    /// Minimum duration of the writes.
     time: Duration,
 }
 
@@ -31,16 +31,16 @@ fn size() -> Size {
     }
 }
 
-/// Until when everybody gives up.
+/// Deadline for all threads.
 const PATIENCE: Duration = Duration::from_mins(8);
 
-/// Where the server is at present, what was done to it, and whether callers go on.
+/// Address of the server, counters, and whether callers continue.
 struct Scene {
     address: Mutex<String>,
     is_enough: AtomicBool,
-    /// Whether the test has failed, and nobody waits for more.
+    /// Whether the test has failed, so that all threads stop.
     is_over: AtomicBool,
-    /// Messages that were acknowledged, requests that were made again, streams that were begun again.
+    /// Acknowledged messages, repeated requests, reopened streams.
     acknowledged: AtomicUsize,
     repeated: AtomicUsize,
     resumed: AtomicUsize,
@@ -69,7 +69,7 @@ impl Scene {
         server.address().clone_into(&mut address);
     }
 
-    /// Sends until an answer comes, whatever breaks meanwhile.
+    /// Repeats a request until a response arrives.
     fn insist(
         &self,
         caller: &mut Option<Caller>,
@@ -89,19 +89,22 @@ impl Scene {
                 };
             }
             *caller = None;
-            assert!(begun.elapsed() < PATIENCE, "nobody answers");
+            assert!(begun.elapsed() < PATIENCE, "no response");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Waits while callers write, for a part of the time and until everybody may have written.
+    /// Waits while callers write, for a part of the time and until every caller could write.
     fn go_on(&self, size: &Size) {
         let part = size.time / (u32::try_from(size.kills).expect("few") + 1);
         let so_many = || self.acknowledged.load(Ordering::Relaxed);
         let (begun, wanted) = (Instant::now(), so_many() + 2 * size.callers);
         while begun.elapsed() < part || so_many() < wanted {
             assert!(begun.elapsed() < PATIENCE, "nothing is acknowledged");
-            assert!(!self.is_over.load(Ordering::SeqCst), "somebody failed");
+            assert!(
+                !self.is_over.load(Ordering::SeqCst),
+                "another thread failed"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -112,7 +115,7 @@ impl Scene {
         made.json()["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Appends a message and gives its number.
+    /// Appends a message and returns its number.
     fn append(&self, caller: &mut Option<Caller>, session: &str, key: &str, text: &str) -> Answer {
         let line = format!("POST /api/v1/sessions/{session}/messages");
         let key = format!("idempotency-key: {key}");
@@ -122,7 +125,7 @@ impl Scene {
         answer
     }
 
-    /// Appends messages, each with a key, until it is enough, and gives the number that each got.
+    /// Appends messages, each with a key, until the end, and returns their numbers.
     fn write(&self, who: usize, session: &str) -> BTreeMap<u64, String> {
         let _let_go = LetGo(self);
         let (mut caller, mut stored) = (None, BTreeMap::new());
@@ -132,7 +135,7 @@ impl Scene {
             let answer = self.append(&mut caller, session, &key, &text);
             let number = answer.json()["sequence"].as_u64().expect("a number");
             if stored.is_empty() || answer.head.contains("idempotency-replayed: true") {
-                // Again, although it was answered: the same message, and no other.
+                // Repeats an answered request: it returns the same message.
                 let again = self.append(&mut caller, session, &key, &text);
                 assert_eq!(again.json(), answer.json());
                 assert!(again.head.contains("idempotency-replayed: true"));
@@ -144,15 +147,18 @@ impl Scene {
         stored
     }
 
-    /// Hears of messages until one comes in the session `end`, and gives what it heard in order. Comes back where
-    /// it stopped when the connection breaks, and breaks it itself now and then.
+    /// Receives messages until one arrives in the session `end`, and returns them in order.
+    /// Reconnects at the last position when the connection breaks, and sometimes breaks it itself.
     fn listen(&self, end: &str) -> Vec<Heard> {
         let _let_go = LetGo(self);
         let (mut heard, mut position, mut dice) = (Vec::new(), 0, Dice::default());
         let begun = Instant::now();
         loop {
             assert!(begun.elapsed() < PATIENCE, "events do not come");
-            assert!(!self.is_over.load(Ordering::SeqCst), "somebody failed");
+            assert!(
+                !self.is_over.load(Ordering::SeqCst),
+                "another thread failed"
+            );
             let header = format!("last-event-id: {position}");
             let line = "GET /api/v1/events?kind=session.message_appended";
             let Some(Ok(Ok(mut events))) = self
@@ -165,7 +171,10 @@ impl Scene {
             self.resumed.fetch_add(1, Ordering::Relaxed);
             let until = heard.len() + 500 + usize::try_from(dice.roll(5_000)).unwrap_or(0);
             while let Ok(Some(block)) = events.next() {
-                assert!(!self.is_over.load(Ordering::SeqCst), "somebody failed");
+                assert!(
+                    !self.is_over.load(Ordering::SeqCst),
+                    "another thread failed"
+                );
                 position = block.position.unwrap_or(position);
                 if let Some(data) = block.data {
                     heard.push(Heard::of(position, &data));
@@ -181,7 +190,7 @@ impl Scene {
     }
 }
 
-/// Lets everybody go when somebody fails, so that nobody waits for what does not come.
+/// Stops all threads when one fails, so that none waits forever.
 struct LetGo<'a>(&'a Scene);
 
 impl Drop for LetGo<'_> {
@@ -193,7 +202,7 @@ impl Drop for LetGo<'_> {
     }
 }
 
-/// What a listener heard of a message.
+/// A message that a listener received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Heard {
     position: u64,
@@ -215,17 +224,17 @@ impl Heard {
     }
 }
 
-/// Everything in a session, read through the program.
+/// All messages of a session, read with the program.
 fn messages(agents: &Agents, session: &str) -> Vec<Value> {
     let shown = agents.data(&["session", "messages", session, "--limit", "100000000"]);
     shown["messages"].as_array().expect("messages").clone()
 }
 
-/// Callers write to one session and to sessions of their own while others listen, and the server is killed and
-/// started again: nothing that was acknowledged is lost, nothing is stored twice, numbers have no gap, and who
-/// listens hears of each message once and in order.
+/// Callers write to one session and to separate sessions while others listen, and the server is
+/// killed and restarted: no acknowledged message is lost or stored twice, numbers have no gap, and
+/// each listener receives every message once and in order.
 #[test]
-fn nothing_is_lost_or_doubled_when_a_server_under_load_is_killed() {
+fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
     let (agents, size) = (agents(), size());
     let mut server = Server::start(&agents, &["--insecure-local"]);
     let scene = Scene::new(&server);
@@ -256,7 +265,7 @@ fn nothing_is_lost_or_doubled_when_a_server_under_load_is_killed() {
             .into_iter()
             .map(|writer| writer.join().expect("ends"))
             .collect();
-        // The last of all: who hears of it has heard everything.
+        // The last message: a listener that receives it has received all.
         scene.append(&mut None, end, "end", "the end");
         let heard: Vec<_> = listeners
             .into_iter()
@@ -303,8 +312,8 @@ fn nothing_is_lost_or_doubled_when_a_server_under_load_is_killed() {
     }
     agents.assert_sound();
     println!(
-        "{} acknowledged and {appended} appended in {} sessions; {} kills; {} requests made again; {} listeners \
-         heard {} events in {} streams",
+        "{} acknowledged and {appended} appended in {} sessions; {} kills; {} requests repeated; {} listeners \
+         received {} events in {} streams",
         scene.acknowledged.load(Ordering::Relaxed),
         expected.len(),
         size.kills,

@@ -1,20 +1,20 @@
-//! A server and command lines that use it, all through the program.
+//! A server and command lines connected to it.
 
 mod agent;
-mod alike;
 mod audit;
 mod chat;
 mod connect;
 mod documents;
-mod ending;
 mod faults;
 mod http;
 mod live;
 mod load;
+mod parity;
 mod peer;
 mod plans;
 mod run_scope;
 mod serve;
+mod shutdown;
 mod tls;
 mod traces;
 #[path = "../plans/world.rs"]
@@ -34,7 +34,7 @@ fn agents() -> Agents {
     Agents::new(env!("CARGO_BIN_EXE_agents"))
 }
 
-/// A server that runs until it is dropped.
+/// A server that runs until dropped.
 struct Server {
     process: Child,
     url: String,
@@ -45,8 +45,8 @@ impl Server {
         Self::start_at(agents, "0", options).expect("the server starts")
     }
 
-    /// Starts a server in the place of one that is gone, where callers look for it. If somebody else took its
-    /// port meanwhile it is found elsewhere.
+    /// Restarts a server at the same address. If another process has taken its port, it uses
+    /// another one.
     fn start_again(agents: &Agents, url: &str, options: &[&str]) -> Self {
         let port = url.rsplit(':').next().expect("a port");
         Self::start_at(agents, port, options).unwrap_or_else(|_| Self::start(agents, options))
@@ -57,14 +57,14 @@ impl Server {
         let mut process = agents
             .command(arguments)
             .stdout(Stdio::piped())
-            // Nobody reads it; a pipe would fill up.
+            // The log is discarded: an unread pipe would fill up.
             .stderr(Stdio::null())
             .spawn()
             .expect("the program starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("a pipe"))
             .read_line(&mut line)
-            .expect("it says where it listens");
+            .expect("its address");
         let said: Value = serde_json::from_str(&line).unwrap_or_default();
         let Some(url) = said["url"].as_str() else {
             process.wait().expect("it ends");
@@ -77,18 +77,18 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Its address.
     fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 
-    /// Kills it in whatever it does.
+    /// Kills it at once.
     fn kill(&mut self) {
         self.process.kill().expect("it is not reaped");
         self.process.wait().expect("it is gone");
     }
 
-    /// Ends it as an operator does, and gives its exit code.
+    /// Stops it with SIGTERM and returns its exit code.
     fn end(mut self) -> Option<i32> {
         self.signal();
         self.process.wait().expect("it ends").code()
@@ -97,14 +97,14 @@ impl Server {
     fn signal(&self) {
         let id = i32::try_from(self.process.id()).ok();
         let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
-        // It may be over already.
+        // It may have ended already.
         let _over = rustix::process::kill_process(id, rustix::process::Signal::TERM);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The number of one that is reaped may be another's.
+        // The process id of a reaped child may belong to another process.
         if matches!(self.process.try_wait(), Ok(None)) {
             self.signal();
             let _ended = self.process.wait();
@@ -112,7 +112,7 @@ impl Drop for Server {
     }
 }
 
-/// Makes a token and gives its secret.
+/// Creates a token and returns its secret.
 fn token(agents: &Agents, name: &str, grants: &[&str]) -> String {
     let mut arguments = vec!["token", "create", name];
     for grant in grants {

@@ -1,5 +1,5 @@
-//! An agent that others wrote, as an actor: one made with the official SDK for Python. Run by `scripts/a2a-clients`,
-//! which installs it; without the folder that `CLEVERAGENTS_A2A_CLIENTS` names there is nothing to do.
+//! A third-party agent as an actor, built with the official Python SDK. `scripts/a2a-clients`
+//! installs and runs it; without the folder in `CLEVERAGENTS_A2A_CLIENTS` the test does nothing.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use cleveragents_testkit::TestDatabase;
 
 use crate::agent::{caller, session, tell, wait_for_note};
 
-/// An agent that runs until it is dropped.
+/// An agent that runs until dropped.
 struct Peer {
     process: Child,
     out: BufReader<ChildStdout>,
@@ -27,7 +27,7 @@ impl Peer {
             .expect("the agent starts");
         let mut out = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut port = String::new();
-        out.read_line(&mut port).expect("it says where it listens");
+        out.read_line(&mut port).expect("its port");
         let url = format!("http://127.0.0.1:{}", port.trim());
         Self { process, out, url }
     }
@@ -35,7 +35,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may be over already.
+        // It may have ended already.
         let _killed = self.process.kill();
         let _reaped = self.process.wait();
     }
@@ -62,7 +62,7 @@ fn try_agent(folder: &Path, binding: &str, streams: &str) {
     let first = tell(&caller, &session, "one")["response"].clone();
     let first = first.as_str().expect("text");
     let context = first.strip_suffix(" one done").expect("an answer");
-    // The conversation goes on in its context, through a question too.
+    // The conversation continues in its context, also after a question.
     let second = tell(&caller, &session, "two");
     assert_eq!(second["response"], format!("{context} two done"), "{here}");
     let ask = |prompt: &str| {
@@ -88,7 +88,7 @@ fn try_agent(folder: &Path, binding: &str, streams: &str) {
     let ran = caller.data(&["actor", "run", "acme/remote", "three"]);
     let text = ran["response"]["text"].as_str().expect("text");
     assert!(text.ends_with(" three done"), "{here}: {text}");
-    // Who stops here stops there.
+    // Cancelling here cancels there.
     let waiting = ["session", "tell", "--session", session.as_str(), "wait"];
     let mut child = caller.command(waiting).spawn().expect("it starts");
     wait_for_note(|sql| TestDatabase::read_file(&caller.database(), sql));

@@ -1,4 +1,4 @@
-//! Plans through the API: many at once, and those that a server was killed with.
+//! Plans through the API: many concurrent ones, and plans of a killed server.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,12 +10,12 @@ use crate::Server;
 use crate::http::Caller;
 use crate::world::World;
 
-/// What is wanted of a plan.
+/// Intended end of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     CarriedOut,
     Approved,
-    /// Cancelled when it was taken on, and while it is at work.
+    /// Cancelled when it was accepted, and while it runs.
     CancelledEarly,
     CancelledLate,
 }
@@ -27,9 +27,9 @@ const WISHES: [Wish; 4] = [
     Wish::CancelledEarly,
 ];
 
-/// Asks; nothing may go wrong inside the server.
+/// Sends a request; internal errors fail the test.
 fn ask(address: &str, line: &str, body: &Value) -> (u16, Value) {
-    let mut caller = Caller::connect(address).expect("somebody listens");
+    let mut caller = Caller::connect(address).expect("a server listens");
     let body = if body.is_null() {
         String::new()
     } else {
@@ -56,10 +56,10 @@ fn execute(address: &str, plan: &str) {
     assert_eq!(status, 202, "{told}");
 }
 
-/// Hears what happens to a plan until it is where it was wanted, and gives the kinds of events.
+/// Receives the events of a plan until it reaches its intended end, and returns their kinds.
 fn watch(address: &str, plan: &str, wish: Wish) -> Vec<String> {
     let line = format!("GET /api/v1/events?kind=plan.&subject={plan}&after=0");
-    let caller = Caller::connect(address).expect("somebody listens");
+    let caller = Caller::connect(address).expect("a server listens");
     let mut events = caller
         .listen(&line, &[], "")
         .expect("an answer")
@@ -84,7 +84,7 @@ fn watch(address: &str, plan: &str, wish: Wish) -> Vec<String> {
     }
 }
 
-/// Does with a plan what is wanted of it, and waits until it is so.
+/// Brings a plan to its intended end and waits for it.
 fn fulfil(world: &World, address: &str, name: &str, wish: Wish, looks: &AtomicUsize) -> String {
     let is_slow = matches!(wish, Wish::CancelledEarly | Wish::CancelledLate);
     let action = if is_slow { "local/slow" } else { "local/named" };
@@ -104,7 +104,7 @@ fn fulfil(world: &World, address: &str, name: &str, wish: Wish, looks: &AtomicUs
         }
         execute(address, &plan);
         if wish == Wish::CancelledLate {
-            World::wait_until("a plan at work", || {
+            World::wait_until("a running plan", || {
                 world.stage(&plan) == "execute/processing"
             });
         }
@@ -129,16 +129,16 @@ fn fulfil(world: &World, address: &str, name: &str, wish: Wish, looks: &AtomicUs
                 stage == "execute/complete"
             }
         });
-        let kinds = watching.join().expect("it heard of the end");
+        let kinds = watching.join().expect("it received the end");
         assert!(kinds.contains(&"plan.created".to_owned()), "{kinds:?}");
     });
     plan
 }
 
-/// Eight callers with plans at the same time, which are approved, cancelled and watched meanwhile: each ends as was
-/// wanted, each change is in its own changeset, and nothing is refused because something is locked.
+/// Eight callers with concurrent plans that are approved, cancelled and watched: each reaches its
+/// intended end, each change is in its own changeset, and no request fails because of a lock.
 #[test]
-fn plans_at_once_from_eight_callers_end_as_was_wanted() {
+fn concurrent_plans_of_eight_callers_reach_their_intended_end() {
     let world = World::new();
     world.named_action();
     world.action(
@@ -154,7 +154,7 @@ fn plans_at_once_from_eight_callers_end_as_was_wanted() {
             let wish = WISHES[(caller + number) % WISHES.len()];
             (fulfil(&world, address, &name, wish, &looks), name, wish)
         };
-        // All plans of a caller at the same time, too.
+        // The plans of one caller are concurrent too.
         let one = &one;
         std::thread::scope(|scope| {
             let running: Vec<_> = (0..each)
@@ -188,17 +188,17 @@ fn plans_at_once_from_eight_callers_end_as_was_wanted() {
     );
 }
 
-/// A model that does not come to an end, so that its turn keeps a place.
+/// An endless model, whose turn occupies a slot.
 const ENDLESS: &str = "at_end: repeat_last\nanswers: [{text: 'no end', delay_ms: 600000}]\n";
 
-/// Somebody else has the only place.
+/// Occupies the only slot.
 fn take_the_only_place(world: &World, address: &str) -> std::thread::JoinHandle<()> {
     world.file("endless.yaml", ENDLESS);
     let (_, made) = ask(address, "POST /api/v1/sessions", &json!({}));
     let session = made["id"].as_str().expect("an id").to_owned();
     let (address, of) = (address.to_owned(), session.clone());
     let asking = std::thread::spawn(move || {
-        let mut caller = Caller::connect(&address).expect("somebody listens");
+        let mut caller = Caller::connect(&address).expect("a server listens");
         let line = format!("POST /api/v1/sessions/{of}/turns");
         let body = json!({"prompt": "go", "actor": "scripted/endless.yaml"}).to_string();
         // It ends with the server.
@@ -209,7 +209,7 @@ fn take_the_only_place(world: &World, address: &str) -> std::thread::JoinHandle<
     asking
 }
 
-/// A home with plans that a server has taken on and not begun.
+/// A home with plans that a server has accepted but not started.
 fn waiting_plans(kills: bool) -> (World, Vec<String>) {
     let mut world = World::new();
     world.agents = world.agents.with("CLEVERAGENTS_SERVE_MAX_RUNNING", "1");
@@ -225,7 +225,7 @@ fn waiting_plans(kills: bool) -> (World, Vec<String>) {
         execute(server.address(), plan);
         assert_eq!(world.stage(plan), "strategize/complete");
     }
-    // Nobody drives what a living server has taken on.
+    // No other process runs plans that a live server has accepted.
     let answer = world.run(&["worker", "--until-idle"]);
     assert_eq!(
         (answer.code, &answer.json()["data"]["processed"]),
@@ -249,7 +249,7 @@ fn assert_carried_out(world: &World, plans: &[String]) {
             .iter()
             .all(|plan| world.stage(plan) == "execute/complete")
     });
-    World::wait_until("nobody has more to do", || {
+    World::wait_until("no work left", || {
         world
             .ask("SELECT 1 FROM plans WHERE queued_for IS NOT NULL")
             .is_empty()
@@ -258,7 +258,7 @@ fn assert_carried_out(world: &World, plans: &[String]) {
 }
 
 #[test]
-fn a_plan_that_waits_when_its_server_is_killed_is_driven_by_the_next() {
+fn a_queued_plan_of_a_killed_server_is_run_by_the_next_server() {
     let (world, plans) = waiting_plans(true);
     let server = Server::start(&world.agents, &["--insecure-local"]);
     assert_carried_out(&world, &plans);
@@ -266,7 +266,7 @@ fn a_plan_that_waits_when_its_server_is_killed_is_driven_by_the_next() {
 }
 
 #[test]
-fn a_plan_that_waits_when_its_server_ends_is_driven_by_a_worker() {
+fn a_queued_plan_of_a_stopped_server_is_run_by_a_worker() {
     let (world, plans) = waiting_plans(false);
     let answer = world.run(&["worker", "--until-idle"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");

@@ -1,4 +1,4 @@
-//! `agents serve`: what it refuses, and how it ends.
+//! `agents serve`: refusals and shutdown.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -8,21 +8,21 @@ use crate::http::Caller;
 use crate::{Server, agents, token};
 
 #[test]
-fn a_server_that_nobody_could_call_is_not_started() {
+fn a_server_without_tokens_does_not_start() {
     let agents = agents();
     let answer = agents.run(&["--format", "json", "serve", "--port", "0"]);
     assert_eq!(answer.code, Some(1));
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-1201");
-    // Nor with a token that is revoked.
+    // Nor with a revoked token.
     token(&agents, "ci", &["acme=viewer"]);
     agents.data(&["token", "revoke", "ci"]);
     let answer = agents.run(&["--format", "json", "serve", "--port", "0"]);
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-1201");
 }
 
-/// Nothing is left out in silence: a part that cannot be made is named, and nobody is listened to.
+/// Nothing is silently skipped: a missing part is reported, and the server does not listen.
 #[test]
-fn defect_3085_a_server_that_lacks_a_part_does_not_start_and_says_which() {
+fn defect_3085_a_server_that_lacks_a_part_does_not_start_and_names_it() {
     let agents = agents();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
@@ -58,7 +58,7 @@ fn defect_3085_a_server_that_lacks_a_part_does_not_start_and_says_which() {
             assert!(!message.contains("provider"), "{message}");
         }
     }
-    // A misspelt provider is still named as one.
+    // A misspelt provider is still reported as a provider.
     let arguments = [
         "--format",
         "json",
@@ -72,7 +72,7 @@ fn defect_3085_a_server_that_lacks_a_part_does_not_start_and_says_which() {
 }
 
 #[test]
-fn without_tokens_only_this_machine_is_listened_to() {
+fn without_tokens_the_server_listens_on_loopback_only() {
     let answer = agents().run(&[
         "serve",
         "--insecure-local",
@@ -86,7 +86,7 @@ fn without_tokens_only_this_machine_is_listened_to() {
 }
 
 #[test]
-fn a_signal_ends_it_and_the_configuration_sets_it_up() {
+fn a_signal_stops_it_and_the_configuration_applies() {
     let agents = agents();
     agents.data(&["config", "set", "serve.drain-seconds", "5"]);
     let server = Server::start(&agents, &["--insecure-local"]);
@@ -95,7 +95,7 @@ fn a_signal_ends_it_and_the_configuration_sets_it_up() {
     client.data(&["session", "create", "--name", "weekly"]);
     assert_eq!(server.end(), Some(0));
     assert_eq!(agents.data(&["session", "list"])["summary"]["total"], 1);
-    // A server that is gone is told as such.
+    // A stopped server is reported as such.
     let answer = client.run(&["--format", "json", "session", "list"]);
     assert_eq!(answer.code, Some(1));
     assert_eq!(answer.json()["data"]["error"]["code"], "CA-1207");
@@ -120,7 +120,7 @@ fn a_secret_is_stored_nowhere() {
 }
 
 #[test]
-fn the_audit_tells_who_changed_the_configuration_and_that_it_was_changed_itself() {
+fn the_audit_log_has_configuration_changes_and_detects_tampering() {
     let agents = agents();
     token(&agents, "ci", &["acme=editor"]);
     agents.data(&["config", "set", "core.format", "plain"]);
@@ -136,7 +136,7 @@ fn the_audit_tells_who_changed_the_configuration_and_that_it_was_changed_itself(
 
     TestDatabase::write_file(
         &agents.database(),
-        "DROP TRIGGER audit_entries_stay; UPDATE audit_entries SET identity = 'nobody' WHERE number = 2;",
+        "DROP TRIGGER audit_entries_stay; UPDATE audit_entries SET identity = 'intruder' WHERE number = 2;",
     );
     let answer = agents.run(&["--format", "json", "audit", "verify"]);
     assert_eq!(answer.code, Some(1));
@@ -153,7 +153,7 @@ fn signalled(server: &Server, signal: rustix::process::Signal) {
     rustix::process::kill_process(id, signal).expect("it runs");
 }
 
-/// A terminal that closes ends a server as SIGTERM does: it drains, and its exit code says so.
+/// A closed terminal stops a server like SIGTERM: it drains, and the exit code reports it.
 #[test]
 fn issue_16_12_sighup_drains() {
     let agents = agents();
@@ -163,7 +163,8 @@ fn issue_16_12_sighup_drains() {
     assert_eq!(ended.code(), Some(0), "{ended:?}");
 }
 
-/// Each failed request is a line, and the cause of a 500 is found under the id that the answer names.
+/// Each failed request has a log line, and the cause of a 500 is logged with the id in its
+/// response.
 #[test]
 fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
     let agents = agents();
@@ -172,7 +173,7 @@ fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
     let server = Server::start(&agents, &["--insecure-local", "--log-file", path]);
     TestDatabase::write_file(&agents.database(), "DROP TABLE tool_invocations");
     let ask = |line: &str| {
-        let mut caller = Caller::connect(server.address()).expect("somebody listens");
+        let mut caller = Caller::connect(server.address()).expect("a server listens");
         caller.ask(line, &[], "{}").expect("a whole answer")
     };
     let failed = ask("POST /api/v1/operations/tool/calls");
@@ -206,7 +207,8 @@ fn issue_16_12_the_log_has_the_cause_of_internal_errors() {
     assert_eq!(of("/healthz"), 0, "{text}");
 }
 
-/// JSON lines have the same facts, with `-v` also of requests that succeed; secrets of the environment are masked.
+/// JSON lines have the same fields, with `-v` also for successful requests; secrets of the
+/// environment are masked.
 #[test]
 fn a_server_logs_json_lines_without_secrets() {
     let secret = "zq81-not-for-anybody-55";
@@ -224,7 +226,7 @@ fn a_server_logs_json_lines_without_secrets() {
     let server = Server::start(&agents, &arguments);
     TestDatabase::write_file(&agents.database(), "DROP TABLE tool_invocations");
     let ask = |line: &str| {
-        let mut caller = Caller::connect(server.address()).expect("somebody listens");
+        let mut caller = Caller::connect(server.address()).expect("a server listens");
         caller.ask(line, &[], "{}").expect("a whole answer")
     };
     let failed = ask("POST /api/v1/operations/tool/calls");
@@ -272,9 +274,9 @@ fn a_server_logs_json_lines_without_secrets() {
     find("stopped", None);
 }
 
-/// Nobody can connect to `0.0.0.0`, and tokens that are sent without TLS can be read.
+/// Clients cannot connect to `0.0.0.0`, and tokens sent without TLS can be read.
 #[test]
-fn issue_16_12_a_server_for_other_machines_names_an_address_and_warns() {
+fn issue_16_12_a_server_without_tls_prints_a_reachable_address_and_a_warning() {
     use std::io::{BufRead as _, BufReader, Read as _};
     let agents = agents();
     token(&agents, "ci", &["acme=viewer"]);
@@ -290,7 +292,7 @@ fn issue_16_12_a_server_for_other_machines_names_an_address_and_warns() {
     let mut line = String::new();
     BufReader::new(process.stdout.take().expect("a pipe"))
         .read_line(&mut line)
-        .expect("it says where it listens");
+        .expect("its address");
     let said: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     let url = said["url"].as_str().expect("an address").to_owned();
     let port = url.rsplit(':').next().expect("a port").to_owned();
@@ -298,7 +300,7 @@ fn issue_16_12_a_server_for_other_machines_names_an_address_and_warns() {
         process,
         url: format!("http://127.0.0.1:{port}"),
     };
-    let mut caller = Caller::connect(server.address()).expect("somebody listens");
+    let mut caller = Caller::connect(server.address()).expect("a server listens");
     let card = caller.ask("GET /.well-known/agent-card.json", &[], "");
     let card = card.expect("a whole answer").json().to_string();
     assert!(!url.contains("0.0.0.0"), "{url}");
@@ -311,13 +313,13 @@ fn issue_16_12_a_server_for_other_machines_names_an_address_and_warns() {
     assert!(text.contains("without TLS"), "{text}");
 }
 
-/// A database that was deleted takes nothing, and the server says that it is not ready.
+/// A server whose database was deleted accepts nothing, and is not ready.
 #[test]
 fn issue_16_25_a_server_without_its_database_acknowledges_nothing() {
     let agents = agents();
     let server = Server::start(&agents, &["--insecure-local"]);
     let ask = |line: &str, body: &str| {
-        let mut caller = Caller::connect(server.address()).expect("somebody listens");
+        let mut caller = Caller::connect(server.address()).expect("a server listens");
         let answer = caller.ask(line, &[], body).expect("a whole answer");
         answer.status
     };
@@ -328,7 +330,7 @@ fn issue_16_25_a_server_without_its_database_acknowledges_nothing() {
     std::fs::rename(agents.database(), &aside).expect("renamed");
     assert_eq!(ask("GET /readyz", ""), 503);
     assert_eq!(ask(made.0, made.1), 503);
-    // Nor when there is another one in its place.
+    // Nor with another database in its place.
     std::fs::copy(&aside, agents.database()).expect("copied");
     assert_eq!(ask("GET /readyz", ""), 503);
     assert_eq!(ask(made.0, made.1), 503);

@@ -1,4 +1,4 @@
-//! A server that speaks TLS, with a certificate that nobody vouches for.
+//! A server with TLS and a self-signed certificate.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _
 use crate::http::Caller;
 use crate::{Server, agents, token};
 
-/// Something in DER: what it is, how long, and what it holds.
+/// A DER element: tag, length and content.
 fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let length = u16::try_from(content.len()).expect("short").to_be_bytes();
@@ -36,7 +36,7 @@ const BASIC_CONSTRAINTS: &[u8] = &[6, 3, 0x55, 0x1d, 0x13];
 const OTHER_NAMES: &[u8] = &[6, 3, 0x55, 0x1d, 0x11];
 const TRUE: &[u8] = &[1, 1, 0xff];
 
-/// A certificate for this machine (RFC 5280) that it issued itself, and its key, as PEM files.
+/// A self-signed certificate for this machine (RFC 5280) and its key, as PEM files.
 fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
     let (random, kind) = (SystemRandom::new(), &ECDSA_P256_SHA256_ASN1_SIGNING);
     let key = EcdsaKeyPair::generate_pkcs8(kind, &random).expect("a key");
@@ -47,7 +47,7 @@ fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
     let person = sequence(&[&der(0x31, &[&common_name])]);
     let from = der(0x17, &[b"240101000000Z"]);
     let until = der(0x17, &[b"491231235959Z"]);
-    // No authority: it vouches for itself alone.
+    // Not a certificate authority.
     let constraints = sequence(&[BASIC_CONSTRAINTS, TRUE, &der(4, &[&sequence(&[])])]);
     let names = sequence(&[&der(0x82, &[b"localhost"]), &der(0x87, &[&[127, 0, 0, 1]])]);
     let names = sequence(&[OTHER_NAMES, &der(4, &[&names])]);
@@ -80,7 +80,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path")
 }
 
-/// The code of the error of a command.
+/// Error code of a command.
 fn code(agents: &Agents, arguments: &[&str]) -> (Option<i32>, String) {
     let answer = agents.run(&[&["--format", "json"], arguments].concat());
     let code = answer.json()["data"]["error"]["code"].clone();
@@ -88,9 +88,9 @@ fn code(agents: &Agents, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_certificate_that_nobody_vouches_for_is_refused_unless_it_is_asked_for() {
+fn a_self_signed_certificate_is_refused_unless_allowed() {
     let (host, client) = (agents(), agents());
-    let [certificate, key] = certificate(&host.work(), "server");
+    let [certificate, key] = certificate(&host.cwd(), "server");
     let secret = token(&host, "ada", &["acme=editor"]);
     let (certificate, key) = (text(&certificate), text(&key));
     let server = Server::start(&host, &["--tls-cert", certificate, "--tls-key", key]);
@@ -106,16 +106,16 @@ fn a_certificate_that_nobody_vouches_for_is_refused_unless_it_is_asked_for() {
     assert_eq!(made["session"]["namespace"], "acme");
     let listed = host.data(&["session", "list"]);
     assert_eq!(listed["sessions"][0]["name"], "weekly", "{listed}");
-    // It stays so for what is connected, and for nothing else.
+    // The setting stays with the connection, and applies to nothing else.
     let other = agents();
     assert_eq!(code(&other, &connect).1, "CA-1207");
 
-    // Who has the certificate among those that are trusted need not leave anything unchecked.
+    // With the certificate among the trusted ones, verification succeeds.
     let trusting = agents().with("SSL_CERT_FILE", certificate);
     trusting.data(&[&connect[..], &["--namespace", "acme"]].concat());
     assert_eq!(trusting.data(&["session", "list"])["summary"]["total"], 1);
 
-    // Who speaks without TLS gets no answer, and the token is not sent that way.
+    // Without TLS there is no response, and the token is not sent.
     let address = server.url.trim_start_matches("https://");
     let mut plain = Caller::connect(address).expect("it listens");
     let answer = plain.ask("GET /healthz", &[], "");
@@ -124,12 +124,12 @@ fn a_certificate_that_nobody_vouches_for_is_refused_unless_it_is_asked_for() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_told_before_anybody_calls() {
+fn an_invalid_certificate_is_reported_at_start() {
     let host = agents();
-    let [certificate_file, key_file] = certificate(&host.work(), "one");
-    let [_, other_key] = certificate(&host.work(), "other");
+    let [certificate_file, key_file] = certificate(&host.cwd(), "one");
+    let [_, other_key] = certificate(&host.cwd(), "other");
     token(&host, "ada", &["acme=editor"]);
-    let empty = host.work().join("empty.pem");
+    let empty = host.cwd().join("empty.pem");
     std::fs::write(&empty, "").expect("a file");
     let serve = |certificate: &Path, key: &Path| {
         let (certificate, key) = (text(certificate), text(key));
@@ -144,7 +144,7 @@ fn a_certificate_that_cannot_be_used_is_told_before_anybody_calls() {
         ];
         code(&host, &arguments)
     };
-    let missing = host.work().join("missing.pem");
+    let missing = host.cwd().join("missing.pem");
     for (certificate, key) in [
         (&certificate_file, &missing),
         (&missing, &key_file),

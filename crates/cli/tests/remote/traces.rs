@@ -1,4 +1,5 @@
-//! Traces of a server, told to a collector on loopback; and collectors that are not there, or say nothing.
+//! Traces of a server, sent to a collector on loopback; and collectors that are missing or do not
+//! respond.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,7 +15,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 const KEY: &str = "collector-key-0123456789";
 
-/// A home whose usual model looks something up and answers.
+/// A home whose default model calls a tool and answers.
 fn home() -> Agents {
     let home = agents()
         .with(
@@ -26,11 +27,11 @@ fn home() -> Agents {
                   - usage: {input_tokens: 11, output_tokens: 7}\n  calls:\n  \
                   - {id: one, name: builtin_S_output-read, arguments: {invocation: 01ARZ3NDEKTSV4RRFFQ69G5FAV}}\n\
                   - text: a-secret-answer\n";
-    std::fs::write(home.work().join("look.yaml"), script).expect("a file");
+    std::fs::write(home.cwd().join("look.yaml"), script).expect("a file");
     home
 }
 
-/// Asks a question in a new session over HTTP, and gives the status.
+/// Sends a message in a new session over HTTP, and returns the status.
 fn ask(server: &Server, home: &Agents, flags: &str) -> String {
     let session = home.create_session();
     let body = json!({"prompt": "a-secret-question"}).to_string();
@@ -48,7 +49,7 @@ fn ask(server: &Server, home: &Agents, flags: &str) -> String {
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Every span that the collector was told.
+/// All spans that the collector received.
 fn spans(collector: &ModelServer) -> Vec<Value> {
     let received = collector.received();
     let bodies = received.iter().map(|request| {
@@ -68,7 +69,7 @@ fn fact<'a>(span: &'a Value, key: &str) -> &'a Value {
 }
 
 #[test]
-fn a_request_its_turn_its_questions_and_its_calls_are_one_trace() {
+fn a_request_with_its_turn_model_calls_and_tool_calls_is_one_trace() {
     let collector = ModelServer::answering(|_| Response::json(200, "{}"));
     let home = home();
     let url = collector.url();
@@ -115,18 +116,18 @@ fn a_request_its_turn_its_questions_and_its_calls_are_one_trace() {
     ] {
         assert_eq!(fact(first, key), &value, "{key}");
     }
-    // The call did not succeed, which is told by its code alone.
+    // The failed call is reported only by its code.
     assert_eq!(calls[0]["status"], json!({"code": 2}));
     assert_eq!(
         fact(calls[0], "gen_ai.tool.name")["stringValue"],
         "builtin/output-read"
     );
 
-    // What a caller does not want to be told of is not told.
+    // A caller can disable its trace.
     assert!(ask(&server, &home, "00").contains(" 200 "));
     assert_eq!(server.end(), Some(0));
     assert_eq!(spans(&collector).iter().filter(is_request).count(), 1);
-    // Nothing of what was said, and no secret.
+    // No message texts, and no secrets.
     let all: String = collector
         .received()
         .into_iter()
@@ -136,7 +137,7 @@ fn a_request_its_turn_its_questions_and_its_calls_are_one_trace() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_or_says_nothing_disturbs_nobody() {
+fn a_missing_or_silent_collector_does_not_affect_requests() {
     let silent = ModelServer::answering(|_| Response::json(200, "").then(Step::Hang));
     let angry = ModelServer::answering(|_| Response::json(500, "{}"));
     for url in ["http://127.0.0.1:1".to_owned(), silent.url(), angry.url()] {
@@ -150,7 +151,7 @@ fn a_collector_that_is_not_there_or_says_nothing_disturbs_nobody() {
 }
 
 #[test]
-fn without_a_collector_nothing_is_told_and_a_wrong_address_is_refused() {
+fn without_a_collector_no_traces_are_sent_and_an_invalid_url_is_refused() {
     let home = home();
     let refused = home.run(&["serve", "--insecure-local", "--otlp-endpoint", "nonsense"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");

@@ -1,4 +1,4 @@
-//! Apply to folders with permissions of their own, and of edits that hide.
+//! Apply to folders with special permissions, and with edits that git cannot detect.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -15,9 +15,9 @@ fn mode(place: &Path) -> u32 {
 }
 
 #[test]
-fn a_folder_that_may_not_be_written_is_changed_and_stays_so() {
+fn a_read_only_folder_is_changed_and_stays_read_only() {
     let agents = agents();
-    let real = agents.work().join("real");
+    let real = agents.cwd().join("real");
     write(real.join("closed/edit"), "before\n");
     write(real.join("closed/gone"), "before\n");
     write(real.join("closed/inner/edit"), "before\n");
@@ -45,13 +45,13 @@ fn a_folder_that_may_not_be_written_is_changed_and_stays_so() {
     }
 }
 
-/// Git looks at whole seconds: an edit of the same size in the second of the checkout, with the time
-/// set back, is none to it.
+/// Git compares whole seconds: it does not detect an edit of the same size in the second of the
+/// checkout with the time reset.
 #[test]
-fn an_edit_that_leaves_size_and_time_alone_is_committed() {
+fn an_edit_with_the_same_size_and_time_is_committed() {
     let agents = agents();
     for round in 0..6 {
-        let real = agents.work().join(format!("real-{round}"));
+        let real = agents.cwd().join(format!("real-{round}"));
         repository(&real, &[("edit", "before\n")]);
         let part = create(&agents, "fix", &[&real]).remove(0);
         let place = part.join("edit");

@@ -1,5 +1,5 @@
-//! By-products of commands stay in the sandbox: they are in no diff, no commit and no folder of the
-//! user's, and rollback still knows them.
+//! By-products of commands stay in the sandbox: diffs, commits and the user's folders do not
+//! contain them, and rollback restores them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use cleveragents_testkit::Agents;
 
 use super::world::{agents, create, files, git, read, repository, write};
 
-/// What a test run and a build leave behind.
+/// By-products of a test run and a build.
 fn leave_by_products(part: &Path) {
     for name in [
         "__pycache__/app.cpython-312.pyc",
@@ -38,9 +38,9 @@ fn changed(agents: &Agents) -> Vec<String> {
 }
 
 #[test]
-fn by_products_are_in_no_diff_no_commit_and_no_folder_of_the_users() {
+fn by_products_are_in_no_diff_commit_or_user_folder() {
     let agents = agents();
-    let real = agents.work().join("real");
+    let real = agents.cwd().join("real");
     repository(
         &real,
         &[
@@ -57,7 +57,7 @@ fn by_products_are_in_no_diff_no_commit_and_no_folder_of_the_users() {
     write(part.join("build/out/a.bin"), "ignored\n");
     write(part.join("logs/run.log"), "ignored\n");
     leave_by_products(&part);
-    // A file that a tool was told to write is wanted, wherever it lies.
+    // A file that a tool wrote is intended, wherever it is.
     agents.data(&[
         "tool",
         "run",
@@ -118,7 +118,7 @@ fn by_products_are_in_no_diff_no_commit_and_no_folder_of_the_users() {
 #[test]
 fn by_products_stay_out_of_a_folder_without_a_repository() {
     let agents = agents();
-    let real = agents.work().join("real");
+    let real = agents.cwd().join("real");
     write(real.join("app.py"), "before\n");
     write(real.join("__pycache__/app.pyc"), "old\n");
     write(real.join("target/list.txt"), "mine\n");
@@ -137,7 +137,7 @@ fn by_products_stay_out_of_a_folder_without_a_repository() {
 #[test]
 fn rollback_restores_by_products_exactly() {
     let agents = agents();
-    let real = agents.work().join("real");
+    let real = agents.cwd().join("real");
     repository(&real, &[("app.py", "before\n")]);
     let part = create(&agents, "fix", &[&real]).remove(0);
     leave_by_products(&part);
@@ -154,7 +154,7 @@ fn rollback_restores_by_products_exactly() {
 #[test]
 fn a_commit_in_the_sandbox_is_part_of_the_difference() {
     let agents = agents();
-    let real = agents.work().join("real");
+    let real = agents.cwd().join("real");
     repository(&real, &[("a.py", "before\n"), ("b.py", "before\n")]);
     let part = create(&agents, "fix", &[&real]).remove(0);
     write(part.join("a.py"), "after\n");

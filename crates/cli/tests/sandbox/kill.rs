@@ -1,5 +1,5 @@
-//! `kill -9` at random instants of every command that works with a sandbox, and a disk that fills up
-//! in mid-apply.
+//! `kill -9` at random instants of every sandbox command, and a disk that becomes full during an
+//! apply.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use cleveragents_testkit::{Dice, TestDatabase, not_run, proof_size};
 
 use super::world::{World, agents, create, names, read, write};
 
-/// Runs a command and kills it at a random instant of about the time it needs.
+/// Runs a command and kills it at a random instant of about its duration.
 fn killed(world: &World, arguments: &[&str], needs: Duration, dice: &mut Dice) -> Option<i32> {
     let limit = u64::try_from(needs.as_micros()).expect("a short time");
     let mut child = world
@@ -27,7 +27,7 @@ fn killed(world: &World, arguments: &[&str], needs: Duration, dice: &mut Dice) -
 }
 
 #[test]
-fn a_lock_that_a_killed_git_left_on_a_name_of_ours_is_no_obstacle() {
+fn a_stale_git_lock_on_our_references_is_ignored() {
     let world = World::new(agents());
     let [repository, _] = world.repositories();
     create(&world.agents, "locked", &[&repository]);
@@ -101,7 +101,7 @@ fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
             if code == Some(0) && command[1] == "create" {
                 assert!(left.contains(&"other".to_owned()), "{here}: it is there");
             }
-            // Whatever is left works: what was in it can still be applied.
+            // A remaining sandbox works: its changes can still be applied.
             if left.contains(&"all".to_owned()) {
                 world
                     .agents
@@ -118,7 +118,7 @@ fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
     }
 }
 
-/// A small file system, gone with its value.
+/// A small file system, unmounted on drop.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
@@ -148,11 +148,11 @@ impl Drop for SmallDisk {
 #[test]
 fn apply_onto_a_full_disk_changes_nothing_and_works_once_there_is_room() {
     let agents = agents();
-    let small = agents.work().join("small");
+    let small = agents.cwd().join("small");
     let Some(_disk) = SmallDisk::new(&small, 1024) else {
         return;
     };
-    let (real, other) = (small.join("real"), agents.work().join("other"));
+    let (real, other) = (small.join("real"), agents.cwd().join("other"));
     write(real.join("edit"), "before\n");
     write(real.join("ballast"), &"x".repeat(300_000));
     write(other.join("edit"), "before\n");
@@ -179,14 +179,14 @@ fn apply_onto_a_full_disk_changes_nothing_and_works_once_there_is_room() {
 }
 
 #[test]
-fn a_database_that_stays_busy_leaves_every_part_as_it_was() {
+fn a_busy_database_leaves_every_part_unchanged() {
     let world = World::new(agents());
     let old = world.state();
     world.work();
     let reader = TestDatabase::keep_reading(&world.place("data.db"));
     let answer = world.agents.run(&["sandbox", "apply", "all"]);
     assert_ne!(answer.code, Some(0), "{answer:?}");
-    assert!(answer.err.contains("everything is as before"), "{answer:?}");
+    assert!(answer.err.contains("nothing was changed"), "{answer:?}");
     drop(reader);
     assert_eq!(world.state(), old);
     assert_eq!(names(&world.agents), ["all"]);

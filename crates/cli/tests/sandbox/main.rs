@@ -1,10 +1,10 @@
-//! Sandboxes through the program: what applying does beside the user's own edits, at once with other
-//! applies, on a full disk, and when it is killed.
+//! Sandboxes: apply with concurrent edits of the user, with concurrent applies, on a full disk, and
+//! with kills.
 
 mod apply;
-mod beside;
 mod by_products;
 mod kill;
 mod races;
 mod steps;
+mod user_edits;
 mod world;

@@ -1,5 +1,5 @@
-//! Two applies at once, of one sandbox and of two sandboxes of one repository, and a user who saves a
-//! file while it is being applied.
+//! Two concurrent applies, of one sandbox and of two sandboxes of one repository, and a user who
+//! saves a file during an apply.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use cleveragents_testkit::{Answer, Dice, Gate, proof_size};
 use super::world::{agents, assert_nothing_leaked, create, git, read, repository, write};
 
 #[test]
-fn of_two_applies_of_one_sandbox_exactly_one_succeeds() {
+fn exactly_one_of_two_concurrent_applies_succeeds() {
     let agents = agents();
     for round in 0..proof_size(5, 100) {
-        let real = agents.work().join(format!("real-{round}"));
+        let real = agents.cwd().join(format!("real-{round}"));
         repository(&real, &[("edit", "before\n"), ("other", "before\n")]);
         let part = create(&agents, "fix", &[&real]).remove(0);
         write(part.join("edit"), "after\n");
@@ -20,8 +20,8 @@ fn of_two_applies_of_one_sandbox_exactly_one_succeeds() {
         let apply = ["--format", "json", "sandbox", "apply", "fix"];
         let running = [(); 2].map(|()| agents.behind(&gate, &apply));
         gate.open();
-        let answers =
-            running.map(|child| Answer::of(&child.wait_with_output().expect("the program ends")));
+        let answers = running
+            .map(|child| Answer::from_output(&child.wait_with_output().expect("the program ends")));
         let mut codes = answers.each_ref().map(|answer| answer.code);
         codes.sort_unstable();
         assert_eq!(codes, [Some(0), Some(4)], "round {round}: {answers:#?}");
@@ -37,7 +37,7 @@ fn of_two_applies_of_one_sandbox_exactly_one_succeeds() {
 fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
     let agents = agents();
     for round in 0..proof_size(5, 100) {
-        let real = agents.work().join(format!("real-{round}"));
+        let real = agents.cwd().join(format!("real-{round}"));
         repository(
             &real,
             &[("a", "before\n"), ("b", "before\n"), ("both", "before\n")],
@@ -46,7 +46,7 @@ fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
             let part = create(&agents, name, &[&real]).remove(0);
             write(part.join(name), "after\n");
             write(part.join(format!("new-{name}")), "new\n");
-            // Every other time the two cannot both be applied.
+            // Every second time the two cannot both be applied.
             if round % 2 == 1 {
                 write(part.join("both"), name);
             }
@@ -55,8 +55,8 @@ fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
         let running = ["a", "b"]
             .map(|name| agents.behind(&gate, &["--format", "json", "sandbox", "apply", name]));
         gate.open();
-        let answers =
-            running.map(|child| Answer::of(&child.wait_with_output().expect("the program ends")));
+        let answers = running
+            .map(|child| Answer::from_output(&child.wait_with_output().expect("the program ends")));
         let mut won = 0;
         for (name, answer) in ["a", "b"].iter().zip(&answers) {
             let is_there = answer.code == Some(0);
@@ -89,13 +89,13 @@ fn two_sandboxes_of_one_repository_are_applied_in_turn_or_one_is_refused() {
 }
 
 #[test]
-fn what_a_user_saves_while_it_is_applied_is_never_lost() {
+fn files_saved_during_an_apply_are_never_lost() {
     let agents = agents();
     let mut dice = Dice::default();
     let mut needs = Duration::from_millis(300);
     let (mut applied, mut refused) = (0, 0);
     for round in 0..proof_size(20, 200) {
-        let real = agents.work().join(format!("real-{round}"));
+        let real = agents.cwd().join(format!("real-{round}"));
         write(real.join("edit"), "before\n");
         write(real.join("other"), "before\n");
         let part = create(&agents, "fix", &[&real]).remove(0);
@@ -109,11 +109,11 @@ fn what_a_user_saves_while_it_is_applied_is_never_lost() {
             .expect("the program starts");
         let limit = u64::try_from(needs.as_micros()).expect("a short time");
         std::thread::sleep(Duration::from_micros(dice.roll(limit)));
-        // As editors save: a new file in the place of the old one.
-        let draft = agents.work().join("draft");
+        // Like editors: a new file replaces the old one.
+        let draft = agents.cwd().join("draft");
         write(&draft, "mine\n");
         std::fs::rename(&draft, real.join("edit")).expect("renamed");
-        let answer = Answer::of(&running.wait_with_output().expect("the program ends"));
+        let answer = Answer::from_output(&running.wait_with_output().expect("the program ends"));
         needs = started.elapsed();
         assert_eq!(
             read(real.join("edit")),

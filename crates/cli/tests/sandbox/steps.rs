@@ -1,19 +1,19 @@
-//! `kill -9` at every step boundary of apply, and at every boundary of the command that recovers: two
-//! repositories, a folder and a database are all old or all new, and no sandbox is lost.
+//! `kill -9` at every step boundary of apply, and of its recovery: two repositories, a folder and a
+//! database are all old or all new, and no sandbox is lost.
 
 use cleveragents_testkit::{TestDatabase, proof_size};
 use serde_json::{Value, json};
 
 use super::world::{World, agents, create, names, write};
 
-/// The whole world before and after, and what the sandbox holds.
+/// The whole state before and after, and the content of the sandbox.
 struct Sides {
     old: Vec<String>,
     new: Vec<String>,
     changes: Value,
 }
 
-/// Runs a command that dies at a boundary. `false` when it came to its end before.
+/// Runs a command that dies at a boundary. `false` if it finished before.
 fn dies(world: &World, step: usize, arguments: &[&str]) -> bool {
     let output = world
         .agents
@@ -32,7 +32,7 @@ fn dies(world: &World, step: usize, arguments: &[&str]) -> bool {
     }
 }
 
-/// The next command, after which the world must be of one piece. `true` when it is the new one.
+/// Runs the next command, after which the state must be consistent. `true` if it is the new state.
 fn assert_of_one_piece(world: &World, sides: &Sides, here: &str) -> bool {
     let left = names(&world.agents);
     let state = world.state();
@@ -55,7 +55,7 @@ fn assert_of_one_piece(world: &World, sides: &Sides, here: &str) -> bool {
     is_new
 }
 
-/// A world that is kept before its sandbox is applied, and what applying makes of it.
+/// Saves the state before the sandbox is applied; returns it with the state after an apply.
 fn prepare(world: &World) -> Sides {
     let old = world.state();
     world.work();
@@ -74,10 +74,10 @@ const APPLY: [&str; 3] = ["sandbox", "apply", "all"];
 const NEXT: [&str; 2] = ["sandbox", "list"];
 
 #[test]
-fn apply_killed_at_any_step_is_finished_or_taken_back() {
+fn apply_killed_at_any_step_is_finished_or_undone() {
     let world = World::new(agents());
     let sides = prepare(&world);
-    let (mut finished, mut taken_back) = (0, 0);
+    let (mut finished, mut undone) = (0, 0);
     for step in 1.. {
         world.put_back();
         if !dies(&world, step, &APPLY) {
@@ -86,18 +86,15 @@ fn apply_killed_at_any_step_is_finished_or_taken_back() {
         if assert_of_one_piece(&world, &sides, &format!("step {step}")) {
             finished += 1;
         } else {
-            taken_back += 1;
+            undone += 1;
         }
     }
-    assert!(
-        finished > 5 && taken_back > 2,
-        "{finished} and {taken_back}"
-    );
-    println!("{finished} killed applies finished, {taken_back} taken back");
+    assert!(finished > 5 && undone > 2, "{finished} and {undone}");
+    println!("{finished} killed applies finished, {undone} undone");
 }
 
 #[test]
-fn rollback_killed_at_any_step_is_ended_and_can_be_taken_back() {
+fn rollback_killed_at_any_step_is_finished_and_can_be_undone() {
     let world = World::new(agents());
     let sides = prepare(&world);
     let back = ["sandbox", "rollback", "all", "--to", "1"];
@@ -161,7 +158,7 @@ fn recovery_killed_at_any_step_is_itself_recovered() {
 }
 
 #[test]
-fn apply_killed_with_its_history_on_a_server_is_finished_or_taken_back() {
+fn apply_killed_with_its_history_on_a_server_is_finished_or_undone() {
     let stride = proof_size(9, 3);
     for step in (2..).step_by(stride) {
         let Some(database) = TestDatabase::postgres() else {
@@ -191,7 +188,7 @@ fn apply_killed_with_its_history_on_a_server_is_finished_or_taken_back() {
 }
 
 #[test]
-fn an_apply_that_cannot_be_brought_to_an_end_keeps_no_other_sandbox_from_work() {
+fn an_unrecoverable_apply_does_not_block_other_sandboxes() {
     let world = World::new(agents());
     world.work();
     let part = create(&world.agents, "other", &[&world.place("plain")]).remove(0);
@@ -201,13 +198,10 @@ fn an_apply_that_cannot_be_brought_to_an_end_keeps_no_other_sandbox_from_work() 
     std::fs::rename(world.place("one"), &away).expect("renamed");
     let listed = world.agents.run(&NEXT);
     assert_eq!(listed.code, Some(0), "{listed:?}");
-    assert!(
-        listed.err.contains("could not be brought to an end"),
-        "{listed:?}"
-    );
+    assert!(listed.err.contains("could not be recovered"), "{listed:?}");
     let shown = world.agents.run(&["sandbox", "diff", "other", "--stat"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
-    // Its own commands say why, and nobody applies over what is unfinished.
+    // Its own commands report the reason, and no apply runs over an unfinished one.
     let refused = world.agents.run(&["sandbox", "diff", "all"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("stopped halfway"), "{refused:?}");

@@ -1,5 +1,4 @@
-//! What a user has: repositories, folders and databases, and every byte of them as text that can be
-//! compared.
+//! The user's repositories, folders and databases, and their content as comparable text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +13,7 @@ pub(crate) fn agents() -> Agents {
     Agents::new(env!("CARGO_BIN_EXE_agents"))
 }
 
-/// Runs git as the user, whatever comes of it.
+/// Runs git as the user, with any result.
 pub(crate) fn try_git(folder: &Path, arguments: &[&str]) -> Answer {
     let output = Command::new("git")
         .args(["-c", "user.name=Test", "-c", "user.email=test@localhost"])
@@ -25,10 +24,10 @@ pub(crate) fn try_git(folder: &Path, arguments: &[&str]) -> Answer {
         .env("GIT_OPTIONAL_LOCKS", "0")
         .output()
         .expect("git starts");
-    Answer::of(&output)
+    Answer::from_output(&output)
 }
 
-/// Runs git as the user, which must succeed, and gives what it printed.
+/// Runs git as the user, which must succeed; returns its output.
 pub(crate) fn git(folder: &Path, arguments: &[&str]) -> String {
     let answer = try_git(folder, arguments);
     assert_eq!(answer.code, Some(0), "git {arguments:?}: {answer:?}");
@@ -62,8 +61,8 @@ pub(crate) fn commit(place: &Path, message: &str) {
     git(place, &["commit", "-q", "--allow-empty", "-m", message]);
 }
 
-/// Every path below a folder with kind, permissions and content, and the times of files when asked
-/// for. What `skip` names is left out.
+/// Every path below a folder with kind, permissions and content, and optionally the times of files,
+/// except paths in `skip`.
 pub(crate) fn snapshot(
     root: &Path,
     with_times: bool,
@@ -101,20 +100,20 @@ pub(crate) fn snapshot(
     all
 }
 
-/// The user's files, without what git keeps.
+/// The user's files, without `.git`.
 pub(crate) fn files(root: &Path) -> BTreeMap<String, String> {
     snapshot(root, false, &|name| name == ".git")
 }
 
-/// Every byte of a repository that is not an object, times of its files included. What git keeps of
-/// our worktrees belongs to the sandbox.
+/// Every byte of a repository except objects, with file times. Git data of our worktrees belongs to
+/// the sandbox.
 pub(crate) fn every_byte(root: &Path) -> BTreeMap<String, String> {
     snapshot(root, true, &|name| {
         name == ".git/objects" || name == ".git/worktrees" || name == ".git/refs/cleveragents"
     })
 }
 
-/// A sandbox that was made, and where its parts are.
+/// Creates a sandbox; returns it with the folders of its parts.
 pub(crate) fn create(agents: &Agents, name: &str, paths: &[&Path]) -> Vec<PathBuf> {
     let mut arguments = vec!["sandbox", "create", name];
     for path in paths {
@@ -128,7 +127,7 @@ pub(crate) fn create(agents: &Agents, name: &str, paths: &[&Path]) -> Vec<PathBu
         .collect()
 }
 
-/// The names of the sandboxes that are not over.
+/// Names of the open sandboxes.
 pub(crate) fn names(agents: &Agents) -> Vec<String> {
     let listed = agents.data(&["sandbox", "list"]);
     let all = listed["sandboxes"].as_array().expect("a list");
@@ -137,7 +136,7 @@ pub(crate) fn names(agents: &Agents) -> Vec<String> {
         .collect()
 }
 
-/// Asserts that there is a trace of exactly these many sandboxes.
+/// Asserts that exactly this number of sandboxes has left traces.
 pub(crate) fn assert_nothing_leaked(agents: &Agents, repositories: &[&Path], folders: &[&Path]) {
     let count = names(agents).len();
     let kept = std::fs::read_dir(agents.home().join("sandboxes")).map_or(0, Iterator::count);
@@ -179,7 +178,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The world before anything is applied.
+    /// The state before an apply.
     pub(crate) fn new(agents: Agents) -> Self {
         let world = Self {
             agents,
@@ -206,14 +205,14 @@ impl World {
     }
 
     pub(crate) fn place(&self, name: &str) -> PathBuf {
-        self.agents.work().join(name)
+        self.agents.cwd().join(name)
     }
 
     pub(crate) fn repositories(&self) -> [PathBuf; 2] {
         [self.place("one"), self.place("two")]
     }
 
-    /// Makes the sandbox `all` and works in it.
+    /// Creates the sandbox `all` and changes files in it.
     pub(crate) fn work(&self) {
         let places = ["one", "two", "plain", "data.db"].map(|name| self.place(name));
         let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
@@ -235,7 +234,7 @@ impl World {
         self.agents.data(&["sandbox", "checkpoint", "all"]);
     }
 
-    /// What the user has, part by part.
+    /// The user's data, part by part.
     pub(crate) fn state(&self) -> Vec<String> {
         let mut parts: Vec<String> = self
             .repositories()
@@ -258,7 +257,7 @@ impl World {
         parts
     }
 
-    /// The changes that the sandbox holds.
+    /// Changes of the sandbox.
     pub(crate) fn changes(&self) -> Value {
         self.agents.data(&["sandbox", "diff", "all", "--stat"])["parts"].clone()
     }
@@ -269,17 +268,17 @@ impl World {
     }
 
     fn places(&self) -> [PathBuf; 2] {
-        [self.agents.home().to_owned(), self.agents.work()]
+        [self.agents.home().to_owned(), self.agents.cwd()]
     }
 
-    /// Keeps everything as it is now.
+    /// Saves the current state.
     pub(crate) fn keep(&self) {
         for place in self.places() {
             Self::copy(&place, self.template.path());
         }
     }
 
-    /// Puts everything back to where it was kept.
+    /// Restores the saved state.
     pub(crate) fn put_back(&self) {
         for place in self.places() {
             std::fs::remove_dir_all(&place).expect("removed");
@@ -288,7 +287,7 @@ impl World {
         }
     }
 
-    /// Asserts that there is a trace of these sandboxes and of nothing else.
+    /// Asserts that only these sandboxes have left traces.
     pub(crate) fn assert_nothing_leaked_but(&self, left: &[String]) {
         assert_eq!(names(&self.agents), left);
         self.assert_nothing_leaked();

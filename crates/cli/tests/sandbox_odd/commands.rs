@@ -1,4 +1,4 @@
-//! Commands that a repository or a configuration would have git run: none of them runs for us.
+//! Commands that a repository or a configuration makes git run: none of them runs for us.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ fn hooks(folder: &Path, traces: &Path) {
     }
 }
 
-/// Everything in a configuration that git would run.
+/// Every setting that makes git run a command.
 fn arm(bench: &Bench, repository: &Path) -> PathBuf {
     let traces = bench.user().join("traces");
     std::fs::create_dir(&traces).expect("a folder");
@@ -82,7 +82,7 @@ fn assert_no_trace(traces: &Path) {
 }
 
 #[test]
-fn nothing_that_a_repository_would_run_runs() {
+fn no_command_of_a_repository_runs() {
     for form in ["commit", "merge"] {
         let bench = Bench::new();
         let repository = bench.repository("r");
@@ -94,7 +94,7 @@ fn nothing_that_a_repository_would_run_runs() {
         bench.commit(&repository, "one more");
         bench.git(&repository, &["branch", "later"]);
         bench.git(&repository, &["reset", "-q", "--hard", "HEAD~1"]);
-        // From here on git in this repository runs things, so the user moves the branch by hand.
+        // From here on git in this repository runs commands, so the user moves the branch by hand.
         let traces = arm(&bench, &repository);
         bench.create(&repository);
         assert_no_trace(&traces);
@@ -129,7 +129,7 @@ fn nothing_that_a_repository_would_run_runs() {
     }
 }
 
-/// The commit has a name also where the user told git none, and one that insists on it.
+/// The commit has an author also if the user configured none, and with a git that requires one.
 #[test]
 fn a_user_without_a_name_gets_a_commit() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What git does to content on its way in and out: filters, line ends, encodings, permissions, links.
+//! Conversions of content by git: filters, line ends, encodings, permissions, links.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const POINTER: &str = "version https://git-lfs.github.com/spec/v1\n\
     oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
 
 #[test]
-fn pointers_of_large_files_stay_and_changing_one_is_refused() {
+fn lfs_pointers_stay_and_changing_one_is_refused() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     std::fs::write(
@@ -30,7 +30,7 @@ fn pointers_of_large_files_stay_and_changing_one_is_refused() {
     .expect("a file");
     std::fs::write(repository.join("large.bin"), POINTER).expect("a file");
     bench.commit(&repository, "a pointer");
-    // The user's file is the large one; their index knows it.
+    // The user's file is the large one, and is in their index.
     let trace = arm_filter(&bench, "lfs");
     bench.create(&repository);
     bench.sh("grep -q git-lfs large.bin; echo changed > a.txt");
@@ -50,14 +50,14 @@ fn pointers_of_large_files_stay_and_changing_one_is_refused() {
     bench.assert_nothing_left(&repository);
 }
 
-/// Drivers whose names would confuse whoever takes them apart.
+/// Filter drivers whose names are hard to parse.
 #[test]
 fn filters_of_any_name_never_run() {
     for name in ["plain", "a=b", "filter.x", "ünï", "with space"] {
         let bench = Bench::new();
         let repository = bench.repository("r");
         if !name.contains(' ') {
-            // In the repository from the start, and so on at checkout.
+            // In the repository from the start, so active at checkout.
             std::fs::write(
                 repository.join(".gitattributes"),
                 format!("*.txt filter={name}\n"),
@@ -80,7 +80,7 @@ fn filters_of_any_name_never_run() {
     }
 }
 
-/// Configuration that is there only where git works in a sandbox.
+/// Configuration that applies only when git runs in a sandbox.
 #[test]
 fn a_filter_that_depends_on_the_folder_never_runs() {
     let bench = Bench::new();
@@ -104,7 +104,7 @@ fn a_filter_that_depends_on_the_folder_never_runs() {
 }
 
 #[test]
-fn attributes_written_in_the_sandbox_arm_nothing() {
+fn attributes_written_in_the_sandbox_run_no_filter() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     let trace = arm_filter(&bench, "mine");
@@ -135,7 +135,7 @@ fn attributes_written_in_the_sandbox_arm_nothing() {
     assert!(!trace.exists(), "nothing ran");
 }
 
-/// Every conversion of line ends: the sandbox holds what git checks out, and goes back as it is.
+/// Every line-end conversion: the sandbox has what git checks out, and applies it unchanged.
 #[test]
 fn line_ends_are_converted_as_git_does() {
     for (settings, attributes, is_converted) in [
@@ -176,9 +176,9 @@ fn line_ends_are_converted_as_git_does() {
     }
 }
 
-/// A change of line ends only is a change of the file, and told byte for byte.
+/// A change of line ends only is a change, shown byte for byte.
 #[test]
-fn the_diff_shows_line_ends_whatever_git_is_told() {
+fn the_diff_shows_line_ends_regardless_of_git_settings() {
     let bench = Bench::new();
     bench.config("core.autocrlf", "true");
     let repository = bench.repository("r");
@@ -224,7 +224,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn the_executable_bit_is_carried_also_where_git_does_not_look() {
+fn the_executable_bit_is_applied_even_if_git_ignores_it() {
     for file_mode in ["true", "false"] {
         let bench = Bench::new();
         let repository = bench.repository("r");
@@ -243,7 +243,7 @@ fn the_executable_bit_is_carried_also_where_git_does_not_look() {
 }
 
 #[test]
-fn permissions_that_git_does_not_know_are_carried_too() {
+fn permissions_that_git_does_not_store_are_applied_too() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     set_mode(&repository.join("d"), 0o700);

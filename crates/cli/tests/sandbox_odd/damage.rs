@@ -1,5 +1,5 @@
-//! Sandboxes that were damaged by hand and originals that are gone: a clear error, and a way out
-//! that leaves nothing behind.
+//! Damaged sandboxes and missing originals: a clear error, and a recovery that leaves nothing
+//! behind.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,8 @@ fn remove(place: &Path) {
     }
 }
 
-/// Every command but `list`, `show` and `discard` says that the sandbox is damaged; those work.
+/// Every command except `list`, `show` and `discard` reports that the sandbox is damaged; those
+/// work.
 fn assert_damaged(bench: &Bench, code: &str) {
     for command in [
         vec!["sandbox", "exec", "s", "--", "true"],
@@ -61,7 +62,7 @@ fn a_sandbox_whose_files_were_removed_can_be_discarded() {
 }
 
 #[test]
-fn a_manifest_that_was_cut_off_is_told() {
+fn a_truncated_manifest_is_reported() {
     for length in [0, 1, 20, 60] {
         let (bench, repository) = changed();
         let place = bench.sandbox().join("state/parts/r/manifest");
@@ -80,7 +81,7 @@ fn objects(bench: &Bench) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Content that a rollback needs: gone, not what it was, or readable and not what its name says.
+/// Content that a rollback needs: missing, corrupted, or with a wrong hash.
 #[test]
 fn a_rollback_whose_content_is_lost_changes_nothing_and_blocks_nothing() {
     for damage in ["gone", "junk", "other"] {
@@ -140,7 +141,8 @@ fn the_git_file_of_a_worktree_may_be_anything() {
     }
 }
 
-/// The sandbox's repository is its own, so the user's `git worktree prune` and `git gc` do nothing to it.
+/// The sandbox has its own repository, so the user's `git worktree prune` and `git gc` do not
+/// affect it.
 #[test]
 fn housekeeping_in_the_repository_does_no_harm() {
     let (bench, repository) = changed();
@@ -160,7 +162,7 @@ fn housekeeping_in_the_repository_does_no_harm() {
 }
 
 #[test]
-fn a_base_that_was_thrown_away_is_told() {
+fn a_missing_base_commit_is_reported() {
     let (bench, repository) = changed();
     let kept = bench.git(
         &repository,
@@ -180,7 +182,7 @@ fn a_base_that_was_thrown_away_is_told() {
 }
 
 #[test]
-fn a_branch_that_was_deleted_meanwhile_is_told() {
+fn a_deleted_branch_is_reported() {
     let (bench, repository) = changed();
     bench.git(&repository, &["checkout", "-q", "--orphan", "fresh"]);
     bench.git(&repository, &["branch", "-q", "-D", "main"]);
@@ -190,9 +192,9 @@ fn a_branch_that_was_deleted_meanwhile_is_told() {
     bench.apply_and_check(&repository);
 }
 
-/// Moved away, deleted, replaced by a file, or no repository any more.
+/// Moved away, deleted, replaced by a file, or no longer a repository.
 #[test]
-fn an_original_that_is_gone_is_told() {
+fn a_missing_original_is_reported() {
     for (what, code) in [
         ("moved", "CA-0644"),
         ("file", "CA-0644"),
@@ -225,7 +227,7 @@ fn a_moved_repository_works_again_when_it_is_back() {
 }
 
 #[test]
-fn a_directory_that_is_gone_is_told() {
+fn a_missing_directory_is_reported() {
     for is_file in [false, true] {
         let bench = Bench::new();
         let folder = bench.folder().join("plain");
@@ -245,9 +247,10 @@ fn a_directory_that_is_gone_is_told() {
     }
 }
 
-/// The journal of an interrupted apply cannot be read: only discarding is left, and it says what to look at.
+/// The journal of an interrupted apply cannot be read: only discard is possible, and it lists the
+/// files to check.
 #[test]
-fn an_apply_whose_journal_is_damaged_can_be_thrown_away() {
+fn an_apply_with_a_damaged_journal_can_be_discarded() {
     let (bench, repository) = changed();
     bench.create_other(&repository);
     let output = bench
@@ -263,7 +266,7 @@ fn an_apply_whose_journal_is_damaged_can_be_thrown_away() {
         .expect("a journal");
     let whole = std::fs::read(&journal).expect("a file");
     std::fs::write(&journal, &whole[..whole.len() / 2]).expect("a file");
-    // Other sandboxes are as usable as ever.
+    // Other sandboxes still work.
     let answer = bench.done(["sandbox", "exec", "other", "--", "true"]);
     assert!(answer.err.contains("`s` was interrupted"), "{answer:?}");
     bench.refused(&["sandbox", "diff", "s"], 1, "CA-0644");
@@ -281,16 +284,16 @@ fn an_apply_whose_journal_is_damaged_can_be_thrown_away() {
 }
 
 impl Bench {
-    /// A second sandbox of the same place.
+    /// A second sandbox of the same folder.
     fn create_other(&self, place: &Path) {
         let text = place.to_str().expect("UTF-8");
         self.done(["sandbox", "create", "other", "--path", text]);
     }
 }
 
-/// Folders that nobody may write, made by a command: removed all the same.
+/// Read-only folders that a command created are removed too.
 #[test]
-fn permissions_taken_away_do_not_keep_a_sandbox_alive() {
+fn removed_permissions_do_not_prevent_a_discard() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);

@@ -1,5 +1,5 @@
-//! Disks that fill up while a sandbox is made, recorded or applied, as small file systems in memory.
-//! Only root can mount them; elsewhere these tests say that they did not run.
+//! Disks that become full while a sandbox is created, recorded or applied, as small file systems in
+//! memory. Only root can mount them; otherwise these tests print that they did not run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use cleveragents_testkit::{Agents, not_run};
 
 use super::{Bench, assert_same, read, tree};
 
-/// A small file system, gone with its value.
+/// A small file system, unmounted on drop.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -31,12 +31,12 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a program that a failing test left behind may still be there.
+        // Lazily: a process that a failing test left may still use it.
         let _unmounted = Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }
 
-/// A home on a small disk, and beside it a repository with three mebibytes that do not compress.
+/// A home on a small disk, and a repository elsewhere with three mebibytes that do not compress.
 fn furnished(what: &str) -> Option<(Bench, SmallDisk, PathBuf)> {
     let bench = Bench::new();
     let repository = bench.repository("r");
@@ -125,7 +125,7 @@ fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
         bench.refused(&command, 1, "CA-0206");
     }
     assert_same(&before, &tree(&repository));
-    // Room again: the work is still there.
+    // With free space the changes are still there.
     assert!(disk.mount(&["-o", "remount,size=64m"]));
     assert!(bench.diff().contains_key("f0"));
     assert!(disk.mount(&["-o", "remount,size=12m"]));
@@ -134,9 +134,9 @@ fn a_disk_that_fills_while_changes_are_recorded_loses_nothing() {
     assert_same(&first, &tree(&repository));
 }
 
-/// The disk of the real files is full: nothing of the apply stays there.
+/// The disk of the real files is full: the apply leaves nothing there.
 #[test]
-fn a_disk_that_fills_while_an_apply_is_staged_is_as_before() {
+fn a_disk_that_fills_during_staging_of_an_apply_is_unchanged() {
     let what = "a full disk of the real files";
     let bench = Bench::new();
     let Some(_disk) = SmallDisk::new(&bench.folder().join("disk"), 1024, what) else {

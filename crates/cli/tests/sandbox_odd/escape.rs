@@ -1,11 +1,11 @@
-//! Ways out that a command in a sandbox prepares for whoever works with it afterwards: links, its own
-//! repository, attributes, names. Our commands follow none of them.
+//! Escapes that a sandboxed command prepares for later commands: links, its own repository,
+//! attributes, names. Our commands follow none of them.
 
 use std::path::{Path, PathBuf};
 
 use super::{Bench, assert_same, read, tree};
 
-/// A folder outside, with a secret under the names that the sandbox has.
+/// A folder outside, with a secret under the file names of the sandbox.
 fn outside(bench: &Bench) -> PathBuf {
     let folder = bench.user().join("outside");
     std::fs::create_dir_all(folder.join("d")).expect("a folder");
@@ -15,7 +15,7 @@ fn outside(bench: &Bench) -> PathBuf {
     folder
 }
 
-/// Every command of ours that touches the sandbox, whatever comes of it; nothing tells the secret.
+/// Runs every command that touches the sandbox, with any result; none prints the secret.
 fn use_it(bench: &Bench) {
     for command in [
         vec!["sandbox", "diff", "s"],
@@ -60,13 +60,13 @@ fn links_that_lead_out_are_never_followed() {
             bench.sh(&script.replace("OUT", outside.to_str().expect("UTF-8")));
             use_it(&bench);
             assert_same(&before, &tree(&outside));
-            // What is applied are the links themselves.
+            // The links themselves are applied.
             assert!(tree(&place).values().all(|(_, bytes)| bytes != b"SECRET\n"));
         }
     }
 }
 
-/// The user's own folder became a link meanwhile: applying into it would leave the tree.
+/// The user's folder was replaced by a link: applying into it would leave the tree.
 #[test]
 fn a_real_folder_that_became_a_link_is_a_conflict() {
     for is_repository in [true, false] {
@@ -88,8 +88,8 @@ fn a_real_folder_that_became_a_link_is_a_conflict() {
     }
 }
 
-/// A file that has a second name outside, as only the user can make one: putting it back replaces
-/// the name and never writes the file.
+/// A file with a hard link outside, which only the user can create: a restore replaces the name and
+/// never writes to the file.
 #[test]
 fn a_second_name_outside_is_never_written() {
     let bench = Bench::new();
@@ -109,7 +109,7 @@ fn a_second_name_outside_is_never_written() {
     bench.discard();
 }
 
-/// A git folder whose every setting runs something.
+/// A `.git` folder in which every setting runs a command.
 fn evil_config(trace: &Path) -> String {
     let run = format!("sh -c 'touch {}; cat'", trace.display());
     format!(
@@ -125,7 +125,7 @@ fn evil_config(trace: &Path) -> String {
 #[test]
 fn a_git_folder_written_by_the_command_is_never_used_by_us() {
     for script in [
-        // Its own repository, altered.
+        // Its own repository, modified.
         "cp evil \"$(git rev-parse --git-dir)/config\"",
         "d=$(git rev-parse --git-dir); mkdir -p $d/hooks; cp evil $d/config; echo junk > $d/HEAD",
         "d=$(git rev-parse --git-dir); echo /nowhere > $d/objects/info/alternates; rm -f $d/index",

@@ -1,4 +1,4 @@
-//! `agents sandbox exec`: what goes in and out of the command, how it ends, and what it may not do.
+//! `agents sandbox exec`: input and output of the command, how it ends, and its restrictions.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -50,7 +50,7 @@ fn exit_codes_and_signals_pass_through() {
 }
 
 #[test]
-fn what_is_read_and_written_passes_unchanged() {
+fn input_and_output_pass_unchanged() {
     let bench = ready();
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let mut child = bench
@@ -89,8 +89,8 @@ fn output_in_a_document_is_capped_and_counted() {
 }
 
 #[test]
-fn a_program_that_does_not_exist_is_our_error() {
-    // Folders that this user may not look into would be another error.
+fn a_missing_program_is_an_error_of_the_command() {
+    // Folders that this user cannot read would be another error.
     let bench = ready().with("PATH", "/usr/local/bin:/usr/bin:/bin");
     let error = bench.refused(
         &["sandbox", "exec", "s", "--", "no-such-program"],
@@ -107,7 +107,7 @@ fn a_program_that_does_not_exist_is_our_error() {
 }
 
 #[test]
-fn the_environment_is_clean_but_for_what_is_given() {
+fn the_environment_contains_only_given_variables() {
     let bench = ready()
         .with("OPENAI_API_KEY", "secret")
         .with("GIVEN", "from here")
@@ -125,7 +125,7 @@ fn the_environment_is_clean_but_for_what_is_given() {
 }
 
 #[test]
-fn a_command_past_its_time_is_killed_with_all_it_started() {
+fn a_command_that_times_out_is_killed_with_its_child_processes() {
     let bench = ready();
     let time = long(3141);
     let script = format!("echo x > started; (setsid sleep {time} &) ; sleep {time}");
@@ -138,12 +138,12 @@ fn a_command_past_its_time_is_killed_with_all_it_started() {
     assert_not_running(&time);
 }
 
-/// A time to sleep that nobody else on this machine sleeps, to be known by.
+/// A unique sleep duration, to identify the process.
 fn long(seconds: u32) -> String {
     format!("{seconds}.{}", std::process::id())
 }
 
-/// No process has this word as an argument.
+/// Asserts that no process has this word as an argument.
 fn assert_not_running(word: &str) {
     for entry in std::fs::read_dir("/proc").expect("a folder").flatten() {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -191,7 +191,6 @@ fn nothing_outside_can_be_written() {
         sandbox.join("work/x"),
         sandbox.join("git/x"),
         bench.agents.database(),
-        "/tmp/cleveragents-was-here".into(),
     ];
     for place in &places {
         let place = place.display();
@@ -206,7 +205,7 @@ fn nothing_outside_can_be_written() {
             format!("truncate -s 0 '{place}'"),
             format!("touch -d 2000-01-01 '{place}'"),
         ] {
-            // Removing what is not there succeeds; everything else must fail.
+            // Removing a missing file succeeds; everything else must fail.
             let answer = exec(&bench, &[], &attempt);
             let is_harmless = attempt.starts_with("rm") && answer.code == Some(0);
             assert!(
@@ -222,16 +221,19 @@ fn nothing_outside_can_be_written() {
     for path in work.keys().filter(|path| path.ends_with("manifest")) {
         assert!(path.exists());
     }
-    assert!(!Path::new("/tmp/cleveragents-was-here").exists());
-    // Shared memory is the command's own.
-    exec(&bench, &[], "echo x > /dev/shm/cleveragents-was-here");
-    assert!(!Path::new("/dev/shm/cleveragents-was-here").exists());
+    // Temporary files and shared memory are private to the command.
+    for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
+        let place = format!("{folder}/cleveragents-was-here");
+        let answer = exec(&bench, &[], &format!("echo x > {place}"));
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert!(!Path::new(&place).exists());
+    }
     bench.agents.assert_sound();
 }
 
-/// Whoever could put a file of outside under a second name inside could write it through that name.
+/// A hard link to an outside file would allow writing to it.
 #[test]
-fn files_of_outside_cannot_be_linked_in() {
+fn outside_files_cannot_be_hard_linked() {
     let bench = ready();
     let target = bench.folder().join("r/a.txt");
     for attempt in [
@@ -265,17 +267,17 @@ fn the_network_is_off_unless_it_is_allowed() {
     let answer = connect(&[]);
     assert_ne!(answer.code, Some(0), "no connection: {answer:?}");
     listener.set_nonblocking(true).expect("it can");
-    assert!(listener.accept().is_err(), "nobody came");
+    assert!(listener.accept().is_err(), "no connection");
     listener.set_nonblocking(false).expect("it can");
     let answer = connect(&["--network"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     let mut said = String::new();
-    let (mut stream, _) = listener.accept().expect("somebody came");
+    let (mut stream, _) = listener.accept().expect("a connection");
     stream.read_to_string(&mut said).expect("text");
     assert_eq!(said, "hello");
 }
 
-/// Held until the command says that it runs.
+/// Waits until the command reports that it runs.
 fn start_and_wait(bench: &Bench, script: &str) -> std::process::Child {
     use std::os::unix::process::CommandExt as _;
     let mut child = bench
@@ -286,7 +288,9 @@ fn start_and_wait(bench: &Bench, script: &str) -> std::process::Child {
         .expect("it starts");
     let mut word = [0; 6];
     let output = child.stdout.as_mut().expect("a pipe");
-    output.read_exact(&mut word).expect("it says that it runs");
+    output
+        .read_exact(&mut word)
+        .expect("it reports that it runs");
     assert_eq!(&word, b"ready\n");
     child
 }
@@ -315,7 +319,7 @@ fn send(child: &std::process::Child, signal: &str, to_group: bool) {
     assert!(status.expect("kill runs").success());
 }
 
-/// A person presses Ctrl-C: the command ends, and what it had done is recorded.
+/// Ctrl-C at the terminal: the command ends, and its changes are recorded.
 #[test]
 fn an_interrupted_command_is_recorded() {
     for (signal, to_group) in [
@@ -325,7 +329,7 @@ fn an_interrupted_command_is_recorded() {
         ("HUP", true),
     ] {
         let bench = ready();
-        // The shell itself would wait for what it runs.
+        // The shell itself would wait for its child.
         let time = long(1414);
         let script = format!("echo half > a.txt; echo ready; exec sleep {time}");
         let child = start_and_wait(&bench, &script);
@@ -344,7 +348,7 @@ fn an_interrupted_command_is_recorded() {
 }
 
 #[test]
-fn devices_sockets_and_pipes_are_told_and_not_captured() {
+fn devices_sockets_and_pipes_are_reported_and_not_captured() {
     let bench = ready();
     let answer = exec(&bench, &[], "mkfifo pipe; echo 2 > a.txt");
     assert_eq!(answer.code, Some(0), "{answer:?}");

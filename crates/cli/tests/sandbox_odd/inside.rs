@@ -1,4 +1,4 @@
-//! Git inside a sandbox: it does what git does anywhere, and the user's repository never hears of it.
+//! Git inside a sandbox works as usual and does not affect the user's repository.
 
 use super::{Bench, assert_same, tree};
 
@@ -12,7 +12,7 @@ fn git_works_in_a_sandbox_and_never_writes_the_repository() {
         &["remote", "add", "origin", "https://localhost/nowhere"],
     );
     bench.create(&repository);
-    // Made once the sandbox is there: from now on nothing may change.
+    // Taken when the sandbox exists: from now on nothing may change.
     let before = tree(&repository);
     let script = "test -z \"$(git status --porcelain)\"
         test \"$(git symbolic-ref --short HEAD)\" = main
@@ -24,7 +24,7 @@ fn git_works_in_a_sandbox_and_never_writes_the_repository() {
         git log --oneline | grep -q 'in the sandbox'
         git checkout -q -b topic; echo 3 > new; git add new; git commit -qm topic
         git checkout -q main; git merge -q --no-edit topic; git tag v2; git branch -d topic
-        git config user.name Someone; git gc -q; git fsck --strict
+        git config user.name Tester; git gc -q; git fsck --strict
         git rebase -q HEAD~1; git revert --no-edit HEAD; git reset -q --hard HEAD~1
         git rm -q d/b.txt; git mv run.sh go.sh";
     bench.sh(script);
@@ -43,9 +43,9 @@ fn git_works_in_a_sandbox_and_never_writes_the_repository() {
     );
 }
 
-/// Repositories that a command makes for itself, as the tests of many programs do.
+/// Repositories that a command creates, as the tests of many programs do.
 #[test]
-fn repositories_made_in_a_sandbox_are_whole() {
+fn repositories_created_in_a_sandbox_are_valid() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
@@ -70,9 +70,9 @@ fn hooks_of_the_repository_do_not_run_for_git_in_the_sandbox() {
     bench.apply_and_check(&repository);
 }
 
-/// Several repositories in one sandbox, and a directory beside them.
+/// Several repositories in one sandbox, and a directory.
 #[test]
-fn each_part_has_a_git_of_its_own() {
+fn each_part_has_its_own_git_repository() {
     let bench = Bench::new();
     let (one, two) = (bench.repository("one"), bench.repository("two"));
     let plain = bench.folder().join("plain");

@@ -1,4 +1,5 @@
-//! Recording what a command changed: one signal ends it, nothing is lost, and files of any size are bounded.
+//! Recording the changes of a command: one signal ends it, no data is lost, and file sizes are
+//! bounded.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -16,7 +17,7 @@ fn ready() -> Bench {
     bench
 }
 
-/// Runs a script that makes a file whose content takes long to record, and sends one signal while that is done.
+/// Runs a script that creates a file that takes long to record, and sends one signal meanwhile.
 fn interrupted(bench: &Bench, signal: Signal, options: &[&str]) -> Answer {
     let arguments = [
         options,
@@ -39,14 +40,16 @@ fn interrupted(bench: &Bench, signal: Signal, options: &[&str]) -> Answer {
     if options.is_empty() {
         let mut made = [0; 5];
         let errors = child.stderr.as_mut().expect("a pipe");
-        errors.read_exact(&mut made).expect("what the command says");
+        errors
+            .read_exact(&mut made)
+            .expect("the output of the command");
     }
     // The command has ended by then, and its end was noticed.
     std::thread::sleep(Duration::from_millis(700));
     let number = i32::try_from(child.id()).expect("a number");
     let process = Pid::from_raw(number).expect("a process");
-    kill_process(process, signal).expect("it is still at work");
-    Answer::of(&child.wait_with_output().expect("it ends"))
+    kill_process(process, signal).expect("it is still running");
+    Answer::from_output(&child.wait_with_output().expect("it ends"))
 }
 
 #[test]
@@ -67,7 +70,7 @@ fn one_signal_ends_the_recording_and_rollback_works() {
 }
 
 #[test]
-fn a_program_is_told_that_nothing_was_recorded() {
+fn json_output_reports_that_nothing_was_recorded() {
     let bench = ready();
     let answer = interrupted(&bench, Signal::INT, &["--format", "json"]);
     assert_eq!(answer.code, Some(130), "{answer:?}");
@@ -77,7 +80,7 @@ fn a_program_is_told_that_nothing_was_recorded() {
     assert!(data["changes"].is_null(), "{data}");
 }
 
-/// The signal that ends the command does not end the recording of what it did before.
+/// The signal that ends the command does not interrupt the recording of its changes.
 #[test]
 fn the_signal_that_ends_a_command_leaves_its_changes_recorded() {
     let bench = ready();

@@ -1,6 +1,7 @@
-//! Sandboxes of odd repositories, damaged sandboxes, and commands that try to get out: each is
-//! handled right or refused with an error that says what to do, and what is the user's stays as it is.
+//! Sandboxes of unusual repositories, damaged sandboxes, and escape attempts: each works or is
+//! refused with an error and a recovery, and the user's data stays unchanged.
 
+mod builds;
 mod commands;
 mod contents;
 mod damage;
@@ -28,10 +29,10 @@ use std::process::{Command, Output};
 use cleveragents_testkit::{Agents, Answer};
 use serde_json::Value;
 
-/// What is at a path: permissions and bytes, or the target of a link.
+/// Content of a path: permissions and bytes, or the target of a link.
 type Tree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
-/// A home, and beside it the user's files.
+/// A home, and the user's files next to it.
 struct Bench {
     agents: Agents,
 }
@@ -53,17 +54,17 @@ impl Bench {
         }
     }
 
-    /// The folder of the user's files.
+    /// Folder of the user's files.
     fn folder(&self) -> PathBuf {
-        self.agents.work()
+        self.agents.cwd()
     }
 
-    /// The user's own folder, where git looks for their configuration.
+    /// The user's home directory, where git reads its configuration.
     fn user(&self) -> PathBuf {
         self.folder().parent().expect("it is in one").to_owned()
     }
 
-    /// Sets something in the user's own git configuration.
+    /// Sets a key in the user's git configuration.
     fn config(&self, name: &str, value: &str) {
         self.git(&self.folder(), &["config", "--global", name, value]);
     }
@@ -79,7 +80,7 @@ impl Bench {
             .expect("git starts")
     }
 
-    /// Git as the user runs it; it must succeed.
+    /// Runs git as the user; it must succeed.
     fn git<S: AsRef<OsStr> + std::fmt::Debug>(&self, folder: &Path, arguments: &[S]) -> String {
         let output = self.start_git(folder, arguments);
         assert!(
@@ -102,7 +103,7 @@ impl Bench {
         self.repository_of(name, &[])
     }
 
-    /// The same, made with options of `git init`.
+    /// The same, with options of `git init`.
     fn repository_of(&self, name: impl AsRef<OsStr>, options: &[&str]) -> PathBuf {
         let folder = self.folder().join(name.as_ref());
         std::fs::create_dir_all(folder.join("d")).expect("a folder");
@@ -118,7 +119,7 @@ impl Bench {
 
     fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Answer {
         let output = self.agents.command(arguments).output();
-        Answer::of(&output.expect("the program starts"))
+        Answer::from_output(&output.expect("the program starts"))
     }
 
     fn done<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Answer {
@@ -128,7 +129,7 @@ impl Bench {
         answer
     }
 
-    /// Makes the sandbox `s` of a place.
+    /// Creates the sandbox `s` of a folder.
     fn create(&self, place: &Path) {
         self.done([
             OsStr::new("sandbox"),
@@ -144,7 +145,7 @@ impl Bench {
         self.done(["sandbox", "exec", "s", "--", "sh", "-ec", script])
     }
 
-    /// The paths that differ, with what happened to each.
+    /// Changed paths, with their operations.
     fn diff(&self) -> BTreeMap<String, String> {
         let data = self.agents.data(&["sandbox", "diff", "s", "--stat"]);
         let changes = data["parts"][0]["changes"]
@@ -164,7 +165,7 @@ impl Bench {
         self.agents.data(&["sandbox", "apply", "s"])
     }
 
-    /// A command that must be refused, in a form for people and one for programs; gives the error.
+    /// Runs a command that must be refused, in a human format and in JSON; returns the error.
     fn refused(&self, arguments: &[&str], exit: i32, code: &str) -> Value {
         let people = self.run([&["--format", "plain"], arguments].concat());
         assert_eq!(people.code, Some(exit), "{arguments:?}: {people:?}");
@@ -183,7 +184,7 @@ impl Bench {
         error
     }
 
-    /// An apply that must be refused and change nothing; gives the message.
+    /// Runs an apply that must be refused and change nothing; returns the message.
     fn apply_refused(&self, place: &Path, exit: i32, code: &str) -> String {
         let before = tree(place);
         let error = self.refused(&["sandbox", "apply", "s"], exit, code);
@@ -195,14 +196,14 @@ impl Bench {
         self.done(["sandbox", "discard", "s", "--yes"]);
     }
 
-    /// The sandbox's own folder.
+    /// Folder of the sandbox.
     fn sandbox(&self) -> PathBuf {
         let data = self.agents.data(&["sandbox", "show", "s"]);
         let work = PathBuf::from(data["sandbox"]["folder"].as_str().expect("a folder"));
         work.parent().expect("it is in one").to_owned()
     }
 
-    /// Nothing of any sandbox is left, neither in the home nor in a repository.
+    /// Asserts that no sandbox has left traces, neither in the home nor in a repository.
     fn assert_nothing_left(&self, repository: &Path) {
         let sandboxes = self.agents.home().join("sandboxes");
         let left: Vec<_> = std::fs::read_dir(&sandboxes)
@@ -217,8 +218,8 @@ impl Bench {
         }
     }
 
-    /// Applies, and asserts that the repository is sound, clean, one commit further and equal to
-    /// what the sandbox was.
+    /// Applies, and asserts that the repository is valid, clean, one commit further and equal to
+    /// the sandbox.
     fn apply_and_check(&self, repository: &Path) -> Value {
         let count = |bench: &Self| bench.git(repository, &["rev-list", "--count", "HEAD"]);
         let before: u32 = count(self).parse().expect("a number");
@@ -238,7 +239,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
 }
 
-/// Everything beneath a folder.
+/// All entries below a folder.
 fn tree(folder: &Path) -> Tree {
     let mut found = Tree::new();
     let mut folders = vec![folder.to_owned()];
@@ -265,7 +266,7 @@ fn tree(folder: &Path) -> Tree {
     found
 }
 
-/// The files and links beneath a folder, without git's, by their paths in it.
+/// Files and links below a folder, without `.git`, by relative path.
 fn files(folder: &Path) -> Tree {
     tree(folder)
         .into_iter()
@@ -275,7 +276,7 @@ fn files(folder: &Path) -> Tree {
         .collect()
 }
 
-/// Two trees are the same, or the first difference is told.
+/// Asserts that two trees are equal; reports the first difference.
 fn assert_same(before: &Tree, after: &Tree) {
     for (path, what) in before {
         assert_eq!(after.get(path), Some(what), "{} changed", path.display());

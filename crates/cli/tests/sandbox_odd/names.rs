@@ -1,4 +1,4 @@
-//! Names of files: long, of any bytes, differing in case, ignored, or not allowed by git.
+//! File names: long, of any bytes, differing in case, ignored, or refused by git.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use super::{Bench, assert_same, files, read, tree};
 
 #[test]
-fn long_names_and_long_paths_are_carried() {
+fn long_names_and_long_paths_are_applied() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
@@ -26,7 +26,7 @@ fn long_names_and_long_paths_are_carried() {
 }
 
 #[test]
-fn names_of_any_bytes_are_carried() {
+fn names_of_any_bytes_are_applied() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     let names: [&[u8]; 9] = [
@@ -71,7 +71,7 @@ fn names_that_differ_in_case_only_are_two() {
 }
 
 #[test]
-fn what_git_ignores_stays_behind_and_what_the_user_has_there_stays() {
+fn ignored_files_are_not_applied_and_those_of_the_user_stay() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     std::fs::write(repository.join(".gitignore"), "*.log\n/build/\n").expect("a file");
@@ -96,7 +96,7 @@ fn what_git_ignores_stays_behind_and_what_the_user_has_there_stays() {
     for name in ["build/out", "x.log", "y.tmp"] {
         assert!(
             left.iter().any(|path| path == name),
-            "{name} is told: {left:?}"
+            "{name} is reported: {left:?}"
         );
     }
     assert_eq!(read(repository.join("build/out")), "the user's\n");
@@ -110,7 +110,7 @@ fn what_git_ignores_stays_behind_and_what_the_user_has_there_stays() {
     assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
 }
 
-/// Names that git takes for its own folder on some system: it leaves them out without failing.
+/// Names that git treats as its own folder on some system: git skips them without an error.
 #[test]
 fn names_that_git_does_not_allow_are_refused() {
     for (script, name) in [
@@ -141,7 +141,7 @@ fn names_that_git_does_not_allow_are_refused() {
     }
 }
 
-/// In a plain directory nothing is special but the folders of programs.
+/// In a plain directory only the folders of programs are special.
 #[test]
 fn a_git_folder_made_in_a_directory_is_left_out() {
     let bench = Bench::new();

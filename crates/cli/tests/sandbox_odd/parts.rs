@@ -1,4 +1,4 @@
-//! What a sandbox may be made of, parts that lie in one another, and names of checkpoints.
+//! Targets of sandboxes, nested parts, and names of checkpoints.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// A folder and one in it, both in the sandbox, each with a change.
+/// A folder and a nested one, both in the sandbox, each with a change.
 fn nested(outer: &str, inner: &str) -> Bench {
     let bench = Bench::new();
     let folder = bench.folder().join("p");
@@ -75,7 +75,7 @@ fn the_programs_own_files_are_refused() {
         let arguments = ["sandbox", "create", "s", "--path", text(place)];
         let error = bench.refused(&arguments, 1, "CA-0646");
         let message = error["message"].as_str().unwrap_or_default();
-        assert!(message.contains("the program keeps its"), "{message}");
+        assert!(message.contains("of the program"), "{message}");
     }
     let folders = std::fs::read_dir(&inside).expect("a folder").count();
     assert_eq!(folders, 1, "only the other sandbox");
@@ -114,7 +114,7 @@ fn a_checkpoint_is_found_by_its_number_before_any_label() {
     bench.create(&folder);
     bench.done(["sandbox", "checkpoint", "s", "--label", "true"]);
     bench.sh("echo 1 > one");
-    // This leaves a checkpoint that is called like the command.
+    // This creates a checkpoint labelled like the command.
     bench.done(["sandbox", "exec", "s", "--", "true"]);
     bench.done(["sandbox", "rollback", "s", "--to", "true"]);
     assert!(bench.diff().is_empty(), "the label that was given counts");
@@ -127,7 +127,7 @@ fn a_checkpoint_is_found_by_its_number_before_any_label() {
 }
 
 #[test]
-fn a_part_that_is_not_there_is_told_with_where_to_look() {
+fn the_error_for_a_missing_part_has_a_hint() {
     let bench = Bench::new();
     bench.create(&bench.repository("r"));
     for arguments in [
@@ -142,7 +142,7 @@ fn a_part_that_is_not_there_is_told_with_where_to_look() {
 }
 
 #[test]
-fn options_that_mean_nothing_are_refused_before_anything_is_done() {
+fn invalid_options_are_refused_before_anything_is_done() {
     let bench = Bench::new();
     bench.create(&bench.repository("r"));
     for option in [["--timeout", "0"], ["--env", "=1"], ["--env", ""]] {

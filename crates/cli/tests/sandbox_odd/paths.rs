@@ -1,5 +1,5 @@
-//! What `--path` can be: folders with odd names, folders inside repositories, and folders that only
-//! look like repositories; and variables that point git elsewhere.
+//! Values of `--path`: folders with unusual names, folders inside repositories, and folders that
+//! only look like repositories; and variables that redirect git.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use super::{Bench, assert_same, files, read, tree};
 
 #[test]
-fn repositories_with_odd_names_are_carried() {
+fn repositories_with_unusual_names_work() {
     let names: [&[u8]; 12] = [
         b"with space",
         b"-dash",
@@ -34,7 +34,7 @@ fn repositories_with_odd_names_are_carried() {
 }
 
 #[test]
-fn directories_with_odd_names_are_carried() {
+fn directories_with_unusual_names_work() {
     for name in [
         b"a\nb".as_slice(),
         b"n\xe9l",
@@ -90,7 +90,7 @@ fn a_subfolder_of_a_repository_is_a_plain_directory() {
     assert_eq!(read(repository.join("d/b.txt")), "changed\n");
 }
 
-/// A directory that holds repositories: their files are carried, their `.git` never.
+/// A directory that contains repositories: their files are copied, their `.git` never.
 #[test]
 fn repositories_inside_a_directory_keep_their_git_folder() {
     let bench = Bench::new();
@@ -129,9 +129,9 @@ fn what_only_looks_like_a_repository_is_refused() {
     }
 }
 
-/// The repository goes away after the sandbox was made, and git would find the one around it.
+/// The repository is removed after the sandbox was created, and git would find the enclosing one.
 #[test]
-fn the_repository_around_a_lost_one_is_not_taken_for_it() {
+fn the_repository_around_a_removed_one_is_not_used() {
     let bench = Bench::new();
     let outer = bench.repository("outer");
     let inner = bench.repository("outer/inner");
@@ -145,7 +145,7 @@ fn the_repository_around_a_lost_one_is_not_taken_for_it() {
 }
 
 #[test]
-fn variables_that_point_git_elsewhere_are_not_heard() {
+fn variables_that_redirect_git_are_ignored() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     let other = bench.repository("other");
@@ -172,13 +172,13 @@ fn variables_that_point_git_elsewhere_are_not_heard() {
 }
 
 #[test]
-fn branches_and_tags_with_odd_names_are_carried() {
+fn branches_and_tags_with_unusual_names_work() {
     for branch in ["HEAD-x", "ünï/çode", "a/b.c@d", "refs/heads/x", "-"] {
         let bench = Bench::new();
         let repository = bench.repository("r");
         let name = format!("refs/heads/{branch}");
         if branch == "-" {
-            // Git makes no such branch by its name, but has nothing against one that is there.
+            // Git does not create such a branch by name, but accepts an existing one.
             bench.git(
                 &repository,
                 &["update-ref", "refs/heads/-", "HEAD^{commit}"],

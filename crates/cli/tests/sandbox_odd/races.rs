@@ -1,5 +1,5 @@
-//! A second process that exchanges a folder for a link, again and again, while our commands work
-//! beneath it: nothing outside changes, and nothing of outside is read.
+//! Another process repeatedly replaces a folder by a link while our commands work below it: nothing
+//! outside changes, and nothing outside is read.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use super::{Bench, assert_same, read, tree};
 
 const FILES: usize = 60;
 
-/// A plain folder with a folder of files in it, and an outside that has the same names.
+/// A folder with a subfolder of files, and an outside folder with the same names.
 fn furnished(bench: &Bench) -> (PathBuf, PathBuf) {
     let folder = bench.folder().join("plain");
     let outside = bench.user().join("outside");
@@ -26,7 +26,8 @@ fn furnished(bench: &Bench) -> (PathBuf, PathBuf) {
     (folder, outside)
 }
 
-/// Exchanges a folder for a link to outside as fast as it can while `work` goes on. Gives how often.
+/// Replaces a folder by a link to outside as fast as possible while `work` runs. Returns the number
+/// of replacements.
 fn while_flipping(place: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
     let tree = place.parent().expect("it is in one");
     let decoy = tree.with_file_name("decoy");
@@ -35,7 +36,7 @@ fn while_flipping(place: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                // A rollback may have taken the link away for a moment, or for good.
+                // A rollback may have removed the link.
                 if renameat_with(CWD, place, CWD, &decoy, RenameFlags::EXCHANGE).is_ok() {
                     flips.fetch_add(1, Ordering::Relaxed);
                 }
@@ -47,7 +48,7 @@ fn while_flipping(place: &Path, outside: &Path, work: impl FnOnce()) -> u64 {
             std::panic::resume_unwind(panic);
         }
     });
-    // The folder goes where it belongs.
+    // Restores the folder.
     if decoy.is_symlink() {
         std::fs::remove_file(&decoy).expect("the link");
     } else if decoy.is_dir() {
@@ -72,7 +73,7 @@ fn harmless(bench: &Bench, command: &[&str]) {
 }
 
 #[test]
-fn a_flipping_folder_in_the_sandbox_leads_nobody_out() {
+fn a_flipping_folder_in_the_sandbox_gives_no_access_outside() {
     let bench = Bench::new();
     let (folder, outside) = furnished(&bench);
     let before = tree(&outside);
@@ -91,7 +92,7 @@ fn a_flipping_folder_in_the_sandbox_leads_nobody_out() {
         assert_same(&before, &tree(&outside));
     }
     assert!(flips > 1000, "{flips} flips");
-    // In peace everything is as it should be.
+    // Without the race everything works.
     bench.done(["sandbox", "rollback", "s", "--to", "1"]);
     for index in 0..FILES {
         assert_eq!(read(work.join(format!("f{index}"))), "first\n");
@@ -102,7 +103,7 @@ fn a_flipping_folder_in_the_sandbox_leads_nobody_out() {
 }
 
 #[test]
-fn a_flipping_folder_of_the_user_leads_no_apply_out() {
+fn a_flipping_folder_of_the_user_leads_no_apply_outside() {
     let mut flips = 0;
     for _ in 0..proof_size(3, 30) {
         let bench = Bench::new();
@@ -117,7 +118,7 @@ fn a_flipping_folder_of_the_user_leads_no_apply_out() {
             }
         });
         assert_same(&before, &tree(&outside));
-        // In peace it is finished or taken back, and never a mixture.
+        // Without the race the apply is finished or undone, never mixed.
         harmless(&bench, &["sandbox", "list"]);
         let state = bench.agents.data(&["sandbox", "show", "s"])["sandbox"]["state"].clone();
         let wanted = if state == "applied" {

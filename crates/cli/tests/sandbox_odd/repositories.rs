@@ -48,7 +48,7 @@ fn a_bare_repository_gets_the_commit_and_no_files() {
 }
 
 #[test]
-fn a_shallow_clone_is_carried_on() {
+fn a_shallow_clone_gets_the_commit() {
     let bench = Bench::new();
     let origin = bench.repository("origin");
     std::fs::write(origin.join("a.txt"), "later\n").expect("a file");
@@ -66,7 +66,7 @@ fn a_shallow_clone_is_carried_on() {
 }
 
 #[test]
-fn of_linked_worktrees_only_the_one_named_changes() {
+fn only_the_given_linked_worktree_changes() {
     let bench = Bench::new();
     let main = bench.repository("main");
     bench.git(&main, &["worktree", "add", "-q", "../one", "-b", "one"]);
@@ -146,7 +146,7 @@ fn the_branch_that_is_checked_out_when_applying_gets_the_commit() {
 }
 
 #[test]
-fn what_the_user_took_out_by_amending_does_not_come_back() {
+fn changes_removed_by_amending_do_not_come_back() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     std::fs::write(repository.join("secret"), "x").expect("a file");
@@ -164,7 +164,7 @@ fn what_the_user_took_out_by_amending_does_not_come_back() {
     assert_eq!(bench.git(&repository, &["status", "--porcelain"]), "");
 }
 
-/// The first commit itself rewritten: the histories have nothing in common any more.
+/// The first commit itself was rewritten: the histories have no common ancestor.
 #[test]
 fn a_history_that_was_rewritten_to_its_root_still_takes_the_change() {
     let bench = Bench::new();
@@ -199,7 +199,7 @@ fn object_and_reference_formats_are_kept() {
 }
 
 #[test]
-fn a_clone_that_borrows_objects_is_carried_on() {
+fn a_clone_with_alternates_gets_the_commit() {
     let bench = Bench::new();
     bench.repository("origin");
     bench.git(
@@ -253,7 +253,7 @@ fn sparse(bench: &Bench, options: &[&str]) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_a_sparse_checkout_leaves_out_stays_out_and_stays_in_the_commit() {
+fn files_outside_a_sparse_checkout_stay_absent_and_in_the_commit() {
     let forms: [&[&str]; 3] = [
         &["--cone", "in", "d"],
         &["--cone", "--sparse-index", "in", "d"],
@@ -272,7 +272,7 @@ fn what_a_sparse_checkout_leaves_out_stays_out_and_stays_in_the_commit() {
     }
 }
 
-/// The branch brought a change to what is left out, and the sandbox another one elsewhere.
+/// The branch changed an excluded file, and the sandbox another one.
 #[test]
 fn a_merge_under_a_sparse_checkout_brings_no_file_back() {
     let bench = Bench::new();

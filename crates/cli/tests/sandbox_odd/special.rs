@@ -1,5 +1,5 @@
-//! Links, pipes, overlong paths and unusual permissions that a command or a cloned repository leaves:
-//! the program follows none of them, never waits for one, and can always go back.
+//! Links, pipes, overlong paths and unusual permissions that a command or a cloned repository
+//! leaves: the program follows none, blocks on none, and can always roll back.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::{Bench, read, set_mode};
 
-/// Runs statements on an SQLite database and gives what they print.
+/// Runs statements on an SQLite database and returns their output.
 fn sql(database: &Path, statements: &str) -> String {
     let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1])\n\
         for s in sys.argv[2].split(';'):\n  for r in c.execute(s): print(*r)\nc.commit()";
@@ -21,7 +21,7 @@ fn sql(database: &Path, statements: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The user's database, and another one outside of every sandbox.
+/// The user's database, and another one outside of all sandboxes.
 fn databases(bench: &Bench) -> (PathBuf, PathBuf) {
     let (mine, other) = (
         bench.folder().join("app.db"),
@@ -51,7 +51,7 @@ fn a_link_in_the_place_of_a_database_is_neither_followed_nor_applied() {
         bench.sh("test -f app.db && ! test -L app.db && ! test -e app.db-wal");
         bench.discard();
     }
-    // A log that leads elsewhere is none.
+    // A write-ahead log that is a link is ignored.
     bench.create(&mine);
     let log = bench.folder().join("log");
     std::fs::write(&log, "kept").expect("a file");
@@ -62,7 +62,7 @@ fn a_link_in_the_place_of_a_database_is_neither_followed_nor_applied() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_log_holds_nobody_up() {
+fn a_pipe_in_place_of_a_log_does_not_block() {
     let bench = Bench::new();
     let (mine, _) = databases(&bench);
     for suffix in ["wal", "journal", "shm"] {
@@ -75,11 +75,11 @@ fn a_pipe_in_the_place_of_a_log_holds_nobody_up() {
 }
 
 #[test]
-fn what_is_in_the_log_of_a_database_is_applied() {
+fn the_write_ahead_log_of_a_database_is_applied() {
     let bench = Bench::new();
     let (mine, _) = databases(&bench);
     bench.create(&mine);
-    // The process dies with a log that nobody brought into the file.
+    // The process dies with a log that was not checkpointed.
     bench.sh(
         "python3 -c \"import sqlite3,os\nc=sqlite3.connect('app.db')\n\
          c.execute('pragma journal_mode=wal')\nc.execute('insert into t values(1)')\n\
@@ -90,7 +90,7 @@ fn what_is_in_the_log_of_a_database_is_applied() {
 }
 
 #[test]
-fn a_removed_or_ruined_database_can_be_taken_back() {
+fn a_removed_or_damaged_database_can_be_rolled_back() {
     let bench = Bench::new();
     let (mine, _) = databases(&bench);
     for script in [
@@ -109,7 +109,7 @@ fn a_removed_or_ruined_database_can_be_taken_back() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_file_or_folder_can_be_taken_back() {
+fn a_pipe_in_place_of_a_file_or_folder_can_be_rolled_back() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     for script in [
@@ -128,7 +128,7 @@ fn a_pipe_in_the_place_of_a_file_or_folder_can_be_taken_back() {
 }
 
 #[test]
-fn a_path_longer_than_the_system_takes_can_be_shown_and_taken_back() {
+fn an_overlong_path_can_be_shown_and_rolled_back() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     bench.create(&repository);
@@ -143,7 +143,7 @@ fn a_path_longer_than_the_system_takes_can_be_shown_and_taken_back() {
     bench.done(["sandbox", "rollback", "s", "--to", "1"]);
     assert_eq!(bench.diff().len(), 0);
     bench.discard();
-    // Deeper than a process may have files open.
+    // Deeper than the limit of open files.
     bench.create(&repository);
     bench.sh("python3 -c \"import os\nfor i in range(1100):\n  os.mkdir('x'); os.chdir('x')\"");
     bench.done(["sandbox", "rollback", "s", "--to", "1"]);
@@ -153,7 +153,7 @@ fn a_path_longer_than_the_system_takes_can_be_shown_and_taken_back() {
 }
 
 #[test]
-fn pipes_with_names_that_git_reads_hold_nobody_up() {
+fn pipes_with_names_that_git_reads_do_not_block() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     for name in [
@@ -217,7 +217,7 @@ fn files_committed_with_carriage_returns_are_applied() {
             "",
             "{here}"
         );
-        // An edit of the user's own is still seen.
+        // The user's own edit is still detected.
         bench.create(&repository);
         bench.sh("printf 'a\\r\\nd\\r\\n' > w.txt");
         std::fs::write(repository.join("w.txt"), "a\r\nmine\r\n").expect("a file");

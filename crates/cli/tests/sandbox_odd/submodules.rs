@@ -1,4 +1,4 @@
-//! Submodules: they stay as they are, and what a sandbox does to them or in them is refused.
+//! Submodules stay unchanged, and changes to them in a sandbox are refused.
 
 use super::{Bench, files, read};
 
@@ -56,7 +56,7 @@ fn submodules_stay_as_they_are_and_changes_in_them_are_refused() {
 }
 
 #[test]
-fn a_submodule_that_is_not_there_and_one_as_the_repository_itself() {
+fn an_uninitialized_submodule_and_a_submodule_as_the_repository() {
     let bench = Bench::new();
     let repository = with_submodule(&bench);
     bench.git(&bench.folder(), &["clone", "-q", "r", "plain"]);

@@ -1,5 +1,5 @@
-//! Carrying a script to the database together with other parts, previews that tell the truth, and two
-//! at once.
+//! Applying a script to the database together with other parts, accurate previews, and concurrent
+//! applies.
 
 use cleveragents_testkit::{Agents, Answer, Gate, TestDatabase};
 use serde_json::json;
@@ -72,7 +72,7 @@ COMMENT ON TABLE t IS 'it''s; done'",
 }
 
 #[test]
-fn a_preview_says_truthfully_what_will_fail_and_where() {
+fn a_preview_reports_what_will_fail_and_where() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -124,14 +124,14 @@ fn a_preview_says_truthfully_what_will_fail_and_where() {
             assert_eq!(world.state(), old, "{sql}");
         }
     }
-    // The sandbox is as it was, and can be corrected.
+    // The sandbox is unchanged and can be corrected.
     world.write("INSERT INTO t VALUES (2, 'good');");
     world.agents.data(&APPLY);
     assert_eq!(world.rows(), [["1", "old"], ["2", "good"]]);
 }
 
 #[test]
-fn what_somebody_else_did_to_the_database_is_met_before_anything_is_changed() {
+fn concurrent_database_changes_are_detected_before_anything_is_changed() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -153,7 +153,7 @@ fn a_statement_that_fails_leaves_a_repository_as_it_is_too() {
         let mut command = std::process::Command::new("git");
         command.args(["-c", "user.name=T", "-c", "user.email=t@localhost"]);
         let output = command.args(arguments).current_dir(&place).output();
-        let answer = Answer::of(&output.expect("git starts"));
+        let answer = Answer::from_output(&output.expect("git starts"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
         answer.out
     };
@@ -232,7 +232,7 @@ fn two_applies_at_once_are_done_one_after_the_other() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
-    // Another user, with records of their own: only the server can keep the two apart.
+    // Another user with a separate home: only the server can serialize the two.
     let other = Agents::new(env!("CARGO_BIN_EXE_agents"));
     other.data(&[
         "resource",
@@ -243,7 +243,8 @@ fn two_applies_at_once_are_done_one_after_the_other() {
         &world.database.url,
     ]);
     other.data(&["sandbox", "create", "fix", "--resource", "shop"]);
-    // Each counts what is there and writes the next number: together they would write it twice.
+    // Each counts the existing rows and writes the next number: concurrently they would write it
+    // twice.
     world.database.meddle("CREATE TABLE numbers (n int)");
     let sql = "INSERT INTO numbers SELECT count(*) FROM numbers; SELECT pg_sleep(0.05)";
     for agents in [&world.agents, &other] {
@@ -253,7 +254,7 @@ fn two_applies_at_once_are_done_one_after_the_other() {
     let started = [&world.agents, &other].map(|agents| agents.behind(&gate, &APPLY));
     gate.open();
     for child in started {
-        let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+        let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
     }
     assert_eq!(
@@ -263,7 +264,7 @@ fn two_applies_at_once_are_done_one_after_the_other() {
 }
 
 #[test]
-fn of_two_databases_only_one_can_be_changed_together_with_the_rest() {
+fn only_one_of_two_databases_can_be_changed_together_with_the_rest() {
     let Some(world) = World::new() else { return };
     let Some(second) = TestDatabase::postgres() else {
         return;

@@ -1,5 +1,5 @@
-//! `kill -9` at every step of an apply and of its recovery, and a server that is gone in the middle: the
-//! folder and the database are both old or both new.
+//! `kill -9` at every step of an apply and of its recovery, and a server that disappears meanwhile:
+//! folder and database are both old or both new.
 
 use cleveragents_testkit::proof_size;
 
@@ -12,7 +12,7 @@ const SQL: &str = "INSERT INTO t VALUES (2, 'new');\nALTER TABLE t ADD COLUMN w 
 /// Files and rows.
 type State = (Vec<(String, String)>, Vec<Vec<String>>);
 
-/// Puts the user's things back to where they were, and works in a new sandbox.
+/// Restores the user's data, and makes changes in a new sandbox.
 fn begin(world: &World) -> State {
     world.database.meddle("DELETE FROM t WHERE id <> 1; UPDATE t SET v = 'old'; ALTER TABLE t DROP COLUMN IF EXISTS w");
     std::fs::remove_dir_all(world.place("plain")).expect("removed");
@@ -24,7 +24,7 @@ fn begin(world: &World) -> State {
     old
 }
 
-/// Runs a command that dies at a boundary. `false` when it came to its end before.
+/// Runs a command that dies at a boundary. `false` if it finished before.
 fn dies(world: &World, step: usize, arguments: &[&str]) -> bool {
     let mut command = world.agents.command(arguments);
     let output = command
@@ -50,7 +50,7 @@ fn new_state() -> State {
     )
 }
 
-/// After the next command everything is of one piece. `true` when it is the new one.
+/// After the next command the state is consistent. `true` if it is the new state.
 fn assert_of_one_piece(world: &World, old: &State, here: &str) -> bool {
     let listed = world.agents.data(&NEXT);
     let left = listed["sandboxes"].as_array().expect("a list").len();
@@ -79,9 +79,9 @@ fn assert_of_one_piece(world: &World, old: &State, here: &str) -> bool {
 }
 
 #[test]
-fn an_apply_killed_at_any_step_is_finished_or_taken_back() {
+fn an_apply_killed_at_any_step_is_finished_or_undone() {
     let Some(world) = World::new() else { return };
-    let (mut finished, mut taken_back) = (0, 0);
+    let (mut finished, mut undone) = (0, 0);
     for step in 1.. {
         let old = begin(&world);
         if !dies(&world, step, &APPLY) {
@@ -90,14 +90,11 @@ fn an_apply_killed_at_any_step_is_finished_or_taken_back() {
         if assert_of_one_piece(&world, &old, &format!("step {step}")) {
             finished += 1;
         } else {
-            taken_back += 1;
+            undone += 1;
         }
     }
-    assert!(
-        finished > 1 && taken_back > 5,
-        "{finished} and {taken_back}"
-    );
-    println!("{finished} killed applies finished, {taken_back} taken back");
+    assert!(finished > 1 && undone > 5, "{finished} and {undone}");
+    println!("{finished} killed applies finished, {undone} undone");
 }
 
 #[test]
@@ -125,7 +122,7 @@ fn a_recovery_killed_at_any_step_is_itself_recovered() {
 #[test]
 fn a_server_that_cannot_be_asked_leaves_the_apply_for_later() {
     let Some(world) = World::new() else { return };
-    // The step at which the journal has the number of the transaction, and nothing is committed.
+    // The step at which the journal has the transaction id, and nothing is committed.
     let old = begin(&world);
     assert!(dies(&world, 5, &APPLY));
     let url = super::world::with_password(&world.database.url);
@@ -138,10 +135,7 @@ fn a_server_that_cannot_be_asked_leaves_the_apply_for_later() {
     update(nowhere);
     let listed = world.agents.run(&NEXT);
     assert_eq!(listed.code, Some(0), "{listed:?}");
-    assert!(
-        listed.err.contains("could not be brought to an end"),
-        "{listed:?}"
-    );
+    assert!(listed.err.contains("could not be recovered"), "{listed:?}");
     world.refused(&APPLY, 1, "CA-0656");
     world.refused(&["sandbox", "discard", "fix", "--yes"], 1, "CA-0656");
     update(&url);
@@ -167,7 +161,7 @@ fn a_server_that_goes_away_in_the_middle_changes_nothing() {
     let folder = world.part("plain");
     for end in [
         "SELECT pg_terminate_backend(pg_backend_pid());",
-        // Ends the connection while the files are put in place, however fast the disk is.
+        // Closes the connection while the files are replaced, however fast the disk is.
         "SET idle_in_transaction_session_timeout = '1ms';",
     ] {
         world.write(&format!("INSERT INTO t VALUES (2, 'new');\n{end}\n"));

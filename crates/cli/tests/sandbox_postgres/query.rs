@@ -1,11 +1,11 @@
-//! Asking the database as it will be, recording statements, and their history.
+//! Queries with the pending changes, recorded statements, and their history.
 
 use serde_json::json;
 
 use super::world::{World, assert_no_password};
 
 #[test]
-fn a_query_shows_the_database_as_it_will_be_and_keeps_nothing() {
+fn a_query_sees_the_pending_changes_and_stores_nothing() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -16,7 +16,7 @@ fn a_query_shows_the_database_as_it_will_be_and_keeps_nothing() {
     assert_eq!(answer["statements_before"], 2);
     assert_eq!(answer["recorded"], false);
     assert_eq!(world.rows(), [["1", "old"]]);
-    // Statements that change something are tried, and gone.
+    // Statements that write are run and rolled back.
     let answer = world.query("DELETE FROM t");
     assert_eq!(
         answer["statements"],
@@ -65,7 +65,7 @@ fn rows_come_in_every_format_and_not_more_than_asked_for() {
     assert_eq!(explained["columns"], json!(["QUERY PLAN"]));
     let came = explained["rows"].as_array().expect("rows").len();
     assert_eq!(explained["statements"][0]["rows"], came);
-    // Types that only the database knows, made by the very script.
+    // Types that only the database has, created by the script itself.
     world.write("CREATE TYPE colour AS ENUM ('red', 'blue');");
     let answer =
         world.query("SELECT 'red'::colour, ARRAY[1, NULL], '{\"a\": 1}'::jsonb, DATE '2026-02-03'");
@@ -90,7 +90,7 @@ fn statements_come_from_standard_input_too() {
 }
 
 #[test]
-fn recorded_statements_are_changes_that_can_be_taken_back() {
+fn recorded_statements_are_changes_that_can_be_rolled_back() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -121,7 +121,7 @@ fn recorded_statements_are_changes_that_can_be_taken_back() {
         patch.contains("+UPDATE t SET v = 'x' WHERE id = 3;\n"),
         "{patch}"
     );
-    // One rollback is one record.
+    // A rollback removes one recorded statement.
     world
         .agents
         .data(&["sandbox", "checkpoint", "fix", "--label", "both"]);
@@ -142,7 +142,7 @@ fn recorded_statements_are_changes_that_can_be_taken_back() {
         world.query("SELECT count(*) FROM t")["rows"],
         json!([["1"]])
     );
-    // What did not run well is not recorded.
+    // A failed statement is not recorded.
     world.refused(
         &["sandbox", "query", "fix", "--record", "SELECT nothing"],
         1,
@@ -153,7 +153,7 @@ fn recorded_statements_are_changes_that_can_be_taken_back() {
 }
 
 #[test]
-fn a_sandbox_says_how_its_database_is_worked_on() {
+fn a_sandbox_explains_how_to_change_its_database() {
     let Some(world) = World::with_sandbox() else {
         return;
     };
@@ -185,7 +185,7 @@ fn a_sandbox_says_how_its_database_is_worked_on() {
 }
 
 #[test]
-fn a_link_that_may_only_be_read_answers_and_changes_nothing() {
+fn a_read_only_link_can_be_queried_but_not_changed() {
     let Some(world) = World::new() else { return };
     world.agents.data(&["project", "create", "p"]);
     world

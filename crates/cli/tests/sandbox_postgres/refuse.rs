@@ -1,4 +1,5 @@
-//! Databases that cannot be sandboxed, servers that do not answer, and passwords that nobody may see.
+//! Databases that cannot be sandboxed, servers that do not respond, and passwords that must not be
+//! shown.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use cleveragents_testkit::{Agents, TestDatabase};
 use super::world::{PASSWORD, World, assert_no_password, with_password};
 
 #[test]
-fn the_programs_own_database_is_refused_by_whatever_name() {
+fn the_programs_own_database_is_refused_under_any_name() {
     let Some(store) = TestDatabase::postgres() else {
         return;
     };
@@ -47,7 +48,7 @@ fn the_programs_own_database_is_refused_by_whatever_name() {
 }
 
 #[test]
-fn a_database_beside_the_programs_own_is_fine() {
+fn a_database_next_to_the_programs_own_works() {
     let (Some(store), Some(other)) = (TestDatabase::postgres(), TestDatabase::postgres()) else {
         return;
     };
@@ -132,7 +133,7 @@ fn the_password_is_nowhere_but_in_the_resource() {
             assert_no_password(&answer);
         }
     }
-    // The journal of an apply that was killed with its transaction open, and everything beside it.
+    // The journal of an apply that was killed with an open transaction, and all other files.
     let mut command = world.agents.command(["sandbox", "apply", "fix"]);
     let killed = command
         .env("CLEVERAGENTS_DIE_AT_STEP", "5")
@@ -144,7 +145,7 @@ fn the_password_is_nowhere_but_in_the_resource() {
         journals.iter().any(|name| name.ends_with("apply.json")),
         "{journals:?}"
     );
-    // In the records it is in the one row that belongs to it.
+    // In the database the password is only in the row of the resource.
     let rows = TestDatabase::read_file(
         &world.agents.database(),
         &format!("SELECT count(*) FROM events WHERE payload LIKE '%{PASSWORD}%'
@@ -158,7 +159,7 @@ fn the_password_is_nowhere_but_in_the_resource() {
     assert_eq!(answer.code, Some(0), "{answer:?}");
 }
 
-/// Every file below a folder, none of which may hold the password.
+/// Every file below a folder; none may contain the password.
 fn look(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cleveragents_testkit::{Agents, Answer, TestDatabase};
 use serde_json::Value;
 
-/// In the address of the database. The test server asks nobody for a password.
+/// In the URL of the database. The test server does not ask for a password.
 pub(crate) const PASSWORD: &str = "geheim-wort";
 
 /// A home, a folder `plain` with a file, and a database with a row, registered as `shop`.
@@ -14,7 +14,7 @@ pub(crate) struct World {
     pub(crate) database: TestDatabase,
 }
 
-/// An address with a password in it.
+/// A URL with a password.
 pub(crate) fn with_password(url: &str) -> String {
     let (before, after) = url.split_once('@').expect("the address names a user");
     let user = before.rsplit('/').next().expect("a user");
@@ -23,7 +23,7 @@ pub(crate) fn with_password(url: &str) -> String {
 }
 
 impl World {
-    /// `None` where there is no server.
+    /// `None` without a server.
     pub(crate) fn new() -> Option<Self> {
         let database = TestDatabase::postgres()?;
         database
@@ -61,10 +61,10 @@ impl World {
     }
 
     pub(crate) fn place(&self, name: &str) -> PathBuf {
-        self.agents.work().join(name)
+        self.agents.cwd().join(name)
     }
 
-    /// The folder of a part of the one sandbox that is not over.
+    /// Folder of a part of the only open sandbox.
     pub(crate) fn part(&self, alias: &str) -> PathBuf {
         let all = std::fs::read_dir(self.agents.home().join("sandboxes")).expect("sandboxes");
         let mut folders = all.map(|entry| entry.expect("an entry").path().join("work").join(alias));
@@ -78,7 +78,7 @@ impl World {
         std::fs::write(self.part("plain").join("new"), "new\n").expect("a file");
     }
 
-    /// What the user has: the files of the folder, and the rows of the table.
+    /// The user's data: files of the folder, and rows of the table.
     pub(crate) fn state(&self) -> (Vec<(String, String)>, Vec<Vec<String>>) {
         let entries = std::fs::read_dir(self.place("plain")).expect("a folder");
         let mut files: Vec<_> = entries
@@ -104,7 +104,7 @@ impl World {
         self.agents.data(&["sandbox", "query", "fix", sql])
     }
 
-    /// Runs a command that must fail with a code, and gives the message.
+    /// Runs a command that must fail with a code, and returns the message.
     pub(crate) fn refused(&self, arguments: &[&str], exit_code: i32, code: &str) -> String {
         let answer = self
             .agents
@@ -113,7 +113,7 @@ impl World {
         assert_no_password(&answer);
         let error = answer.json()["data"]["error"].clone();
         assert_eq!(error["code"], code, "{answer:?}");
-        assert!(error["hint"].is_string(), "it says what to do: {answer:?}");
+        assert!(error["hint"].is_string(), "it has a hint: {answer:?}");
         error["message"].as_str().expect("a message").to_owned()
     }
 }

@@ -1,10 +1,10 @@
-//! Files full of passwords, tokens and keys that are the user's own text: they are read, edited and
-//! rewritten byte for byte. Secrets of the environment are seen nowhere.
+//! The user's own files with passwords, tokens and keys are read, edited and rewritten byte for
+//! byte. Secrets of the environment do not appear anywhere.
 
 use std::fmt::Write as _;
 use std::sync::Mutex;
 
-use cleveragents_testkit::model_server::{ModelServer, Received};
+use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest};
 use serde_json::json;
 
 use super::form::{Form, Shape};
@@ -17,7 +17,7 @@ const FILES: usize = 200;
 const TOKEN: &str = "ghp_Zx81kQw93LmPs72VbNt64RcYd05HjFgKaUeoI";
 const PASSWORD: &str = "T0p!secret-of-the-environment";
 
-/// A text of the corpus, with credentials that the environment does not have.
+/// A text of the corpus, with credentials that are not in the environment.
 fn text_of(number: usize) -> String {
     let key = format!("{number:04}AbCdEfGhIjKlMnOpQrStUvWxYz012345");
     let line = match number % 10 {
@@ -51,18 +51,18 @@ fn edited(number: usize) -> String {
     text.replace(&last, &format!("last = {number}  # looked at\n"))
 }
 
-/// What stands between the marks of a result.
+/// Content between the marks of a result.
 fn content_of(result: &str) -> &str {
     let (_, rest) = result.split_once('\n').expect("a mark");
     let (content, _) = rest.rsplit_once("</data-").expect("its end");
     content
 }
 
-/// Reads everything, rewrites one half as it was read, edits a line of credentials in the other half,
-/// and repeats secrets that it should not know, letter by letter.
+/// Reads all files, rewrites one half unchanged, edits a line of credentials in the other half, and
+/// repeats secrets that it should not know, letter by letter.
 fn model(form: Form) -> ModelServer {
     let reading: Mutex<Option<Vec<String>>> = Mutex::new(None);
-    ModelServer::answering(move |request: &Received| {
+    ModelServer::answering(move |request: &ReceivedRequest| {
         let results = form.results(request);
         if results.is_empty() {
             let calls: Vec<(String, String)> = (0..FILES)
@@ -136,9 +136,9 @@ fn two_hundred_files_of_credentials_come_through_unchanged() {
     let agents = agents()
         .with("DEPLOY", TOKEN)
         .with("DB_PASSWORD", PASSWORD)
-        // A common word is no secret, although its name says so.
+        // A common word is not a secret, although the name of its variable suggests it.
         .with("ADMIN_PASSWORD", "changeme");
-    let real = agents.work().join("code");
+    let real = agents.cwd().join("code");
     for number in 0..FILES {
         let place = real.join(name_of(number));
         std::fs::create_dir_all(place.parent().expect("a folder")).expect("a folder");
@@ -170,7 +170,7 @@ fn two_hundred_files_of_credentials_come_through_unchanged() {
             "{name}"
         );
     }
-    // What was masked is not written back.
+    // Masked content is not written back.
     assert_eq!(talk.file("deploy.env").as_deref(), Some(deploy.as_str()));
     let results = form.results(&talk.server().received()[2]);
     let refused = results.last().expect("a result");

@@ -1,4 +1,4 @@
-//! Answers, tool calls and what the endpoint is told of them, in both forms, in pieces and whole.
+//! Answers, tool calls and their results, in both wire formats, streamed and whole.
 
 use super::form::{Form, Shape};
 use super::world::{READ, SHELL, Talk, WRITE};
@@ -6,7 +6,7 @@ use super::world::{READ, SHELL, Talk, WRITE};
 const SHAPES: [Shape; 2] = [Shape::Pieces, Shape::Document];
 
 #[test]
-fn an_answer_is_shown_and_stored_with_what_it_took() {
+fn an_answer_is_shown_and_stored_with_its_usage() {
     for form in Form::BOTH {
         for shape in SHAPES {
             let here = format!("{form:?}, {shape:?}");
@@ -20,7 +20,7 @@ fn an_answer_is_shown_and_stored_with_what_it_took() {
                 told["usage"]["cost_usd"].as_f64().expect("priced") > 0.0,
                 "{here}"
             );
-            // For people, the answer comes as it is said, once, with the rest around it.
+            // In a human format, the answer is streamed once, with the rest around it.
             let mut arguments = talk.arguments(&["--stream", "again"]);
             arguments[1] = "plain";
             let shown = talk.agents.run(&arguments);
@@ -46,7 +46,7 @@ fn an_answer_is_shown_and_stored_with_what_it_took() {
 }
 
 #[test]
-fn a_tool_really_acts_and_its_result_goes_back_to_its_call() {
+fn a_tool_runs_and_its_result_is_matched_to_its_call() {
     for form in Form::BOTH {
         for stream in [&["write it"][..], &["--stream", "write it"]] {
             for shape in SHAPES {
@@ -68,10 +68,13 @@ fn a_tool_really_acts_and_its_result_goes_back_to_its_call() {
                 assert_eq!(told["tool_calls"][0]["outcome"], "succeeded", "{here}");
                 assert_eq!(told["files_changed"][0], "code/new.txt", "{here}");
                 assert_eq!(talk.file("new.txt").as_deref(), Some("written"));
-                let real = talk.agents.work().join("code/new.txt");
+                let real = talk.agents.cwd().join("code/new.txt");
                 assert!(!real.exists(), "{here}: only the sandbox changed");
                 let received = talk.server().received();
-                assert!(form.offered(&received[0]).contains(&WRITE.to_owned()));
+                assert!(
+                    form.offered(&received[0])
+                        .contains(&"write_file".to_owned())
+                );
                 let pairs = form.exchanges(&received[1]);
                 assert_eq!(pairs.len(), 1, "{here}");
                 assert_eq!(pairs[0].0["name"], WRITE, "{here}");
@@ -123,9 +126,9 @@ fn parallel_calls_all_get_their_own_result() {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_answered_and_the_model_goes_on() {
+fn invalid_calls_get_an_error_result_and_the_model_continues() {
     for form in Form::BOTH {
-        // What is no JSON can come in pieces only: a document of Anthropic's holds an object.
+        // Invalid JSON can only occur in a stream: a whole Anthropic response contains an object.
         let broken = r#"{"path": "notes.txt", "content": "#;
         let talk = Talk::with_endpoint(
             form,
@@ -152,9 +155,9 @@ fn calls_that_make_no_sense_are_answered_and_the_model_goes_on() {
             let found = results.iter().find(|result| result.id == id);
             found.expect("a result").content.clone()
         };
-        assert!(by_id("bad").contains("not JSON"), "{results:?}");
-        assert!(by_id("none").contains("builtin/file-read"), "{results:?}");
-        assert!(by_id("wild").contains("there is no tool"), "{results:?}");
+        assert!(by_id("bad").contains("not valid JSON"), "{results:?}");
+        assert!(by_id("none").contains("`read_file`"), "{results:?}");
+        assert!(by_id("wild").contains("does not exist"), "{results:?}");
         assert!(!by_id("wild").contains('\u{1b}'), "{results:?}");
         assert!(by_id("less").contains("path"), "{results:?}");
         let reasons: Vec<String> = talk.rows().into_iter().map(|(_, reason)| reason).collect();

@@ -1,4 +1,4 @@
-//! Endpoints that refuse, break off, fall silent or never end, and a person who stops the turn.
+//! Endpoints that refuse, disconnect, stall or never finish, and a user who stops the turn.
 
 use std::io::Read as _;
 use std::process::Command;
@@ -10,7 +10,7 @@ use cleveragents_testkit::model_server::{ModelServer, Response, Step};
 use super::form::{Form, Shape};
 use super::world::{SHELL, Talk, agents, error_of};
 
-/// Asserts that the last turn failed with this code, and that the session goes on.
+/// Asserts that the last turn failed with this code, and that the session continues.
 fn assert_failed(talk: &Talk, answer: &Answer, code: &str) {
     let error = error_of(answer);
     assert_eq!(error["code"], code, "{answer:?}");
@@ -28,7 +28,7 @@ fn says(form: Form) -> Response {
 }
 
 #[test]
-fn a_busy_or_broken_provider_is_asked_again() {
+fn a_busy_or_broken_provider_is_retried() {
     for form in Form::BOTH {
         let busy = form.refuses(429, "slow down").header("retry-after", "1");
         let broken = form.refuses(500, "oh no");
@@ -59,13 +59,13 @@ fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
 }
 
 #[test]
-fn an_answer_cut_in_the_middle_restarts_and_is_never_taken_for_whole() {
+fn a_truncated_answer_restarts_and_is_never_accepted() {
     for form in Form::BOTH {
         let long = ["one ", "two ", "three ", "four "];
         let cut = form.says(Shape::Pieces, &long).cut_after(5);
         let call = r#"{"command": "echo x >> log.txt"}"#;
         let calls = form.calls(Shape::Pieces, &[("c", SHELL, call)]);
-        // Behind the name and the beginning of the arguments.
+        // After the name and the start of the arguments.
         let half = calls.clone().cut_after(match form {
             Form::OpenAi => 2,
             Form::Anthropic => 8,
@@ -87,7 +87,7 @@ fn an_answer_cut_in_the_middle_restarts_and_is_never_taken_for_whole() {
 }
 
 #[test]
-fn an_answer_that_is_cut_again_and_again_fails_the_turn() {
+fn a_repeatedly_truncated_answer_fails_the_turn() {
     for form in Form::BOTH {
         let cut = || form.says(Shape::Pieces, &["one ", "two "]).cut_after(4);
         let server = ModelServer::start(vec![cut(), cut(), says(form)]);
@@ -112,7 +112,7 @@ fn an_empty_answer_is_a_failure_and_never_an_answer() {
 }
 
 #[test]
-fn what_was_done_before_a_cut_is_kept_and_done_once() {
+fn work_before_a_disconnect_is_kept_and_done_once() {
     for form in Form::BOTH {
         let call = r#"{"command": "echo x >> log.txt"}"#;
         let cut = form.says(Shape::Pieces, &["a", "b", "c"]).cut_after(4);
@@ -152,7 +152,7 @@ fn silence_ends_at_the_idle_limit() {
     }
 }
 
-/// An answer up to its first piece of text, and that piece.
+/// A response up to its first piece of text, and that piece.
 fn begun(form: Form) -> (Response, Vec<u8>) {
     let mut response = form.says(Shape::Pieces, &["more "]);
     let texts = response.steps.iter().enumerate();
@@ -167,14 +167,14 @@ fn begun(form: Form) -> (Response, Vec<u8>) {
     (response, piece)
 }
 
-/// An answer that never ends: a piece of text again and again.
+/// An endless response: the same piece of text repeatedly.
 pub(crate) fn endless(form: Form) -> Response {
     let (begun, piece) = begun(form);
     begun.then(Step::Endless(piece))
 }
 
 #[test]
-fn an_answer_without_end_is_stopped_by_its_limits() {
+fn limits_stop_an_endless_answer() {
     for form in Form::BOTH {
         let server = ModelServer::start(vec![endless(form), says(form)]);
         let hasty = agents().with("CLEVERAGENTS_MODEL_TOTAL_TIMEOUT_SECONDS", "1");
@@ -195,7 +195,7 @@ fn interrupt(pid: u32) {
 }
 
 #[test]
-fn ctrl_c_stops_an_answer_without_end_and_keeps_the_session() {
+fn ctrl_c_stops_an_endless_answer_and_keeps_the_session() {
     for form in Form::BOTH {
         let talk = Talk::with_endpoint(form, vec![endless(form), says(form)]);
         let mut arguments = talk.arguments(&["--stream", "one"]);
@@ -208,7 +208,7 @@ fn ctrl_c_stops_an_answer_without_end_and_keeps_the_session() {
         let mut rest = String::new();
         out.read_to_string(&mut rest).expect("text");
         drop(out);
-        let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+        let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
         assert_eq!(answer.code, Some(130), "{answer:?}");
         assert!(answer.err.contains("CA-0911"), "{answer:?}");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");
@@ -218,7 +218,7 @@ fn ctrl_c_stops_an_answer_without_end_and_keeps_the_session() {
 }
 
 #[test]
-fn ctrl_c_stops_a_tool_with_everything_it_started() {
+fn ctrl_c_stops_a_tool_and_its_child_processes() {
     let form = Form::OpenAi;
     let call =
         r#"{"command": "echo begun > log.txt; sleep 600 & sleep 600; echo never >> log.txt"}"#;
@@ -233,7 +233,7 @@ fn ctrl_c_stops_a_tool_with_everything_it_started() {
         std::thread::sleep(Duration::from_millis(5));
     }
     interrupt(child.id());
-    let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+    let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
     assert_eq!(error_of(&answer)["code"], "CA-0911", "{answer:?}");
     assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
     assert_eq!(talk.rows(), [("failed".to_owned(), String::new())]);

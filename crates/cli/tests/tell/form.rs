@@ -1,30 +1,30 @@
-//! The two forms in which the endpoints of these tests speak.
+//! The two wire formats of the endpoints in these tests.
 
-use cleveragents_testkit::model_server::{Received, Response, anthropic, openai};
+use cleveragents_testkit::model_server::{ReceivedRequest, Response, anthropic, openai};
 use serde_json::{Value, json};
 
-/// A call as an endpoint makes it: id, name, arguments.
+/// A call of an endpoint: id, name, arguments.
 pub(crate) type Call<'a> = (&'a str, &'a str, &'a str);
 
-/// Keys that no test may see again.
+/// Keys that must not appear in any output.
 pub(crate) const OPENAI_KEY: &str = "sk-test-0pen4I0123456789abcdefghij";
 pub(crate) const ANTHROPIC_KEY: &str = "zz-nothing-like-a-key-7742";
 
-/// How an endpoint is spoken to.
+/// Wire format of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     OpenAi,
     Anthropic,
 }
 
-/// Whether an endpoint answers piece by piece or in one document.
+/// Whether an endpoint streams or sends one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Pieces,
     Document,
 }
 
-/// A result of a tool, as an endpoint receives it.
+/// A tool result, as an endpoint receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) id: String,
@@ -41,7 +41,7 @@ impl Form {
         }
     }
 
-    /// The variables for its address and its key, and the key.
+    /// Variables for URL and key, and the key.
     pub(crate) const fn variables(self) -> [&'static str; 3] {
         match self {
             Self::OpenAi => ["OPENAI_BASE_URL", "OPENAI_API_KEY", OPENAI_KEY],
@@ -86,8 +86,8 @@ impl Form {
         }
     }
 
-    /// The key that came with a request.
-    pub(crate) fn key_of(self, request: &Received) -> Option<String> {
+    /// Key of a request.
+    pub(crate) fn key_of(self, request: &ReceivedRequest) -> Option<String> {
         match self {
             Self::OpenAi => {
                 let header = request.header("authorization")?;
@@ -97,8 +97,8 @@ impl Form {
         }
     }
 
-    /// The names of the tools that a request offers.
-    pub(crate) fn offered(self, request: &Received) -> Vec<String> {
+    /// Names of the tools that a request offers.
+    pub(crate) fn offered(self, request: &ReceivedRequest) -> Vec<String> {
         let body = request.json();
         let tools = body["tools"].as_array().cloned().unwrap_or_default();
         let name = |tool: &Value| match self {
@@ -108,9 +108,9 @@ impl Form {
         tools.iter().map(name).collect()
     }
 
-    /// The calls in a request with the results behind them, turn by turn: every result must stand
-    /// right behind the answer that made its call, and every call must have one.
-    pub(crate) fn exchanges(self, request: &Received) -> Vec<(Value, Given)> {
+    /// Calls in a request with their results, turn by turn: every result must follow the answer
+    /// with its call, and every call must have one.
+    pub(crate) fn exchanges(self, request: &ReceivedRequest) -> Vec<(Value, Given)> {
         let body = request.json();
         let messages = body["messages"].as_array().expect("messages").clone();
         let mut pairs: Vec<(Value, Given)> = Vec::new();
@@ -134,13 +134,13 @@ impl Form {
         pairs
     }
 
-    /// The results in a request.
-    pub(crate) fn results(self, request: &Received) -> Vec<Given> {
+    /// Results in a request.
+    pub(crate) fn results(self, request: &ReceivedRequest) -> Vec<Given> {
         let pairs = self.exchanges(request).into_iter();
         pairs.map(|(_, result)| result).collect()
     }
 
-    /// The calls, as `{id, name}`, and the results of one message.
+    /// Calls, as `{id, name}`, and results of one message.
     fn parts(self, message: &Value) -> (Vec<Value>, Vec<Given>) {
         match self {
             Self::OpenAi => {

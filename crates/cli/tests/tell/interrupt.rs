@@ -1,5 +1,5 @@
-//! One signal while the changes of a call are recorded ends the turn; the call is stored as what it was, and the
-//! sandbox can be rolled back.
+//! One signal while the changes of a call are recorded ends the turn; the call is stored with its
+//! outcome, and the sandbox can be rolled back.
 
 use std::time::{Duration, Instant};
 
@@ -27,16 +27,16 @@ fn one_signal_ends_the_recording_of_changes_in_a_turn() {
     std::thread::sleep(Duration::from_millis(700));
     let number = i32::try_from(child.id()).expect("a number");
     let process = Pid::from_raw(number).expect("a process");
-    kill_process(process, Signal::INT).expect("it is still at work");
+    kill_process(process, Signal::INT).expect("it is still running");
     let begun = Instant::now();
-    let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+    let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
     assert!(begun.elapsed() < Duration::from_secs(5), "{answer:?}");
     assert_eq!(answer.code, Some(130), "{answer:?}");
     let calls = talk.ask("SELECT outcome, error FROM tool_invocations");
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert_eq!(calls[0][0], "failed", "{calls:?}");
     assert!(
-        calls[0][1].contains("it succeeded, and recording"),
+        calls[0][1].contains("it succeeded, but recording"),
         "{calls:?}"
     );
     assert!(talk.copy.join("large").exists(), "nothing is lost");

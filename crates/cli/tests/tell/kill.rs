@@ -1,4 +1,4 @@
-//! `kill -9` at random instants of a turn with five calls, one of which must not happen twice.
+//! `kill -9` at random instants of a turn with five calls, one of which must not run twice.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::world::{READ, SHELL, Talk, WRITE, agents, error_of};
 
-/// The command takes a while after its effect, so that many instants fall into the doubt.
+/// The command continues for a while after its effect, so that many kills leave its outcome
+/// unknown.
 fn script() -> String {
     format!(
         "answers:\n\
@@ -25,11 +26,11 @@ fn script() -> String {
 fn talk() -> Talk {
     let talk = Talk::scripted(agents(), &script());
     let after = "answers:\n- {when: '.', text: I see.}\n";
-    std::fs::write(talk.agents.work().join("after.yaml"), after).expect("a file");
+    std::fs::write(talk.agents.cwd().join("after.yaml"), after).expect("a file");
     talk
 }
 
-/// Starts the turn, waits as told, and kills it.
+/// Starts the turn, waits for the condition, and kills it.
 fn kill_when(talk: &Talk, wait: impl FnOnce()) {
     let mut child = talk.start(&["go"]);
     wait();
@@ -37,12 +38,12 @@ fn kill_when(talk: &Talk, wait: impl FnOnce()) {
     child.wait().expect("a killed program is reaped");
 }
 
-/// How often the one command took effect.
+/// Number of effects of the command.
 fn effects(talk: &Talk) -> usize {
     talk.file("log.txt").map_or(0, |log| log.lines().count())
 }
 
-/// Asserts that every call in the history has one result, right behind it.
+/// Asserts that every call in the history is followed by one result.
 fn assert_usable(talk: &Talk, here: &str) {
     talk.messages();
     let rows = talk.ask("SELECT metadata FROM messages ORDER BY sequence");
@@ -81,12 +82,12 @@ fn find(value: &Value, name: &str) -> Option<Value> {
     }
 }
 
-/// What the database knew of the turn when it was killed.
+/// Stored state of the turn when it was killed.
 struct Left {
     is_running: bool,
-    /// The outcome of the command's row; empty without a row.
+    /// Outcome of the command's row; empty without a row.
     command: String,
-    /// Rows of calls that had a result.
+    /// Number of calls with a result.
     ended: Vec<Vec<String>>,
 }
 
@@ -106,7 +107,7 @@ fn left(talk: &Talk) -> Left {
     }
 }
 
-/// Goes on after a kill, in one way or the other, and checks everything.
+/// Continues after a kill, in one of two ways, and checks the state.
 fn go_on(talk: &Talk, by_resume: bool, here: &str) {
     let left = left(talk);
     let before = effects(talk);
@@ -147,8 +148,8 @@ fn go_on(talk: &Talk, by_resume: bool, here: &str) {
     assert!(runs <= 1, "{here}: it ran {runs} times");
     let after = effects(talk);
     match left.command.as_str() {
-        // It is not repeated, as its one row shows. Killed itself a moment after the program, it may
-        // have taken effect after we looked.
+        // It is not repeated, as its only row shows. It is killed a moment after the program, so it
+        // may have taken effect after the check.
         "running" => assert!(after >= before, "{here}"),
         "succeeded" => assert_eq!(after, before, "{here}"),
         _ if by_resume && left.is_running => assert_eq!(after, 1, "{here}"),
@@ -174,7 +175,7 @@ fn go_on(talk: &Talk, by_resume: bool, here: &str) {
 }
 
 #[test]
-fn a_turn_killed_at_any_instant_is_gone_on_with_and_repeats_nothing() {
+fn a_turn_killed_at_any_instant_is_resumed_and_repeats_nothing() {
     let talk = talk();
     let started = Instant::now();
     assert_eq!(talk.told(&["go"])["response"], "Done.");
@@ -196,7 +197,7 @@ fn a_turn_killed_at_any_instant_is_gone_on_with_and_repeats_nothing() {
 }
 
 #[test]
-fn a_command_killed_behind_its_effect_is_doubtful_and_never_repeated() {
+fn a_command_killed_after_its_effect_has_an_unknown_outcome_and_is_never_repeated() {
     for by_resume in [true, false] {
         let talk = talk();
         kill_when(&talk, || {
@@ -212,8 +213,8 @@ fn a_command_killed_behind_its_effect_is_doubtful_and_never_repeated() {
         let messages = talk.messages();
         let told = messages.iter().find(|message| {
             let text = message["content"].as_str().unwrap_or_default();
-            text.contains("not known whether it took effect")
+            text.contains("Its outcome is unknown")
         });
-        assert!(told.is_some(), "the model is told: {messages:?}");
+        assert!(told.is_some(), "the model receives it: {messages:?}");
     }
 }

@@ -4,24 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use cleveragents_testkit::Answer;
-use cleveragents_testkit::model_server::{ModelServer, Received};
+use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest};
 use serde_json::json;
 
 use super::form::{Form, Shape};
 use super::world::{SHELL, Talk, agents};
 
-/// The numbers from 1 to this, a line each, have more than 50 MB.
+/// The numbers from 1 to this, one per line, exceed 50 MB.
 const LAST: u64 = 6_700_000;
 const TOTAL: u64 = 52_488_896;
 
-/// Before the line of a million stand so many bytes; from there every line has eight.
+/// Number of bytes before the line of a million; from there every line has eight.
 const BEFORE_A_MILLION: u64 = 6_888_888;
 
-/// The most memory that the program may have needed, in KiB: the output once, to store it, and what it
-/// needs anyway.
+/// Maximum memory of the program in KiB: the output once, to store it, and its base usage.
 const MOST_MEMORY: u64 = 128 << 10;
 
-/// The most memory that a process has had so far, in KiB.
+/// Peak memory of a process in KiB.
 fn peak_of(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -29,24 +28,21 @@ fn peak_of(pid: u32) -> u64 {
     number.parse().expect("a number")
 }
 
-/// The call that the model is told to read on with: its row and where to begin.
+/// The reference for reading on in the model's result: call id and first line.
 fn reference(content: &str) -> (String, u64) {
     let (_, rest) = content
-        .split_once("Read them with builtin/output-read: ")
+        .split_once("Read them with read_output: ")
         .unwrap_or_else(|| panic!("no way to read on: {content}"));
     let line = rest.lines().next().expect("a line");
     let told: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    let invocation = told["invocation"].as_str().expect("a row").to_owned();
+    let invocation = told["id"].as_str().expect("a row").to_owned();
     (invocation, told["offset"].as_u64().expect("a place"))
 }
 
 fn check_shown(content: &str) -> (String, u64) {
-    assert!(
-        content.len() < 80 << 10,
-        "{} bytes are shown",
-        content.len()
-    );
-    assert!(content.contains(&format!("Of {TOTAL} bytes")), "{content}");
+    assert!(content.len() < 42_000, "{} bytes are shown", content.len());
+    assert!(content.contains(&format!("of {TOTAL} bytes")), "{content}");
+    assert!(content.contains(&format!("of {LAST} omitted")), "{content}");
     assert!(content.contains("\n1\n2\n3\n"), "the beginning is shown");
     assert!(content.contains(&format!("\n{LAST}\n")), "the end is shown");
     reference(content)
@@ -59,7 +55,7 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
         let peak = Arc::new(AtomicU64::new(0));
         let seen = (Arc::clone(&pid), Arc::clone(&peak));
         let middle = 3_210_987;
-        let server = ModelServer::answering(move |request: &Received| {
+        let server = ModelServer::answering(move |request: &ReceivedRequest| {
             let results = form.results(request);
             match results.as_slice() {
                 [] => {
@@ -74,16 +70,18 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
                         json!({"invocation": invocation, "offset": offset, "limit": limit})
                             .to_string()
                     };
+                    let next = json!({"id": invocation, "offset": offset, "limit": 10}).to_string();
                     let far = BEFORE_A_MILLION + 8 * (middle - 1_000_000);
                     let calls = [
-                        ("next", page(offset, 1_000)),
                         ("far", page(far, 80)),
                         ("last", page(TOTAL - 8, 80)),
                         ("behind", page(TOTAL, 80)),
                     ];
-                    let calls = calls
-                        .each_ref()
-                        .map(|(id, arguments)| (*id, "builtin_S_output-read", &**arguments));
+                    let mut calls: Vec<(&str, &str, &str)> = calls
+                        .iter()
+                        .map(|(id, arguments)| (*id, "builtin_S_output-read", &**arguments))
+                        .collect();
+                    calls.push(("next", "read_output", &next));
                     form.calls(Shape::Pieces, &calls)
                 }
                 _ => form.says(Shape::Pieces, &["Read."]),
@@ -92,7 +90,7 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
         let talk = Talk::at(agents(), form, server);
         let child = talk.start(&["print much"]);
         pid.store(child.id(), Ordering::SeqCst);
-        let answer = Answer::of(&child.wait_with_output().expect("it ends"));
+        let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert_eq!(answer.json()["data"]["response"], "Read.");
         let peak = peak.load(Ordering::SeqCst);
@@ -107,7 +105,7 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
             found.expect("a result").content.clone()
         };
         let (_, offset) = reference(&of("big"));
-        assert!(offset > 10_000, "the beginning was shown");
+        assert!(offset > 1_000, "the beginning was shown");
         let ten: Vec<String> = (middle..middle + 10).map(|line| line.to_string()).collect();
         let ten = ten.join(
             "
@@ -120,7 +118,12 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
             of("last")
         );
         assert!(of("behind").contains("cannot be read"), "{}", of("behind"));
-        assert!(of("next").contains("bytes follow"), "{}", of("next"));
+        let (next, last) = (of("next"), offset + 9);
+        assert!(next.contains(&format!("\n{offset}\n")), "{next}");
+        assert!(
+            next.contains(&format!("Lines {offset}–{last} of {LAST}.")),
+            "{next}"
+        );
         let stored = talk.ask("SELECT max(length(content)) FROM messages");
         let stored: u64 = stored[0][0].parse().expect("a number");
         assert!(stored < 80 << 10, "the session stays small: {stored}");

@@ -1,5 +1,5 @@
-//! What a validation, a tool of the user, a script of a skill and an MCP server can read: each tries every
-//! known way to the home folder, the database, keys, another sandbox and the system's passwords.
+//! Confinement of validations, custom tools, skill scripts and MCP servers: each tries every known
+//! way to read the home folder, the database, keys, another sandbox and system passwords.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::world::{Talk, agents};
 /// The attempts; the tests of the process crate show that they succeed without confinement.
 const READS: &str = include_str!("../../../process/tests/process/reads.py");
 
-/// A server whose only tool makes the attempts and leaves what succeeded in the sandbox.
+/// A server whose only tool makes the attempts and writes the successful ones to the sandbox.
 const SERVER: &str = r#"
 import json, os, subprocess, sys
 def attempts():
@@ -42,9 +42,9 @@ for line in sys.stdin:
     print(json.dumps(reply), flush=True)
 "#;
 
-/// A talk in a home with secrets of every kind.
+/// A conversation in a home with secrets of every kind.
 struct Planted {
-    /// The attempts are many programs: one test at a time, else they take too long.
+    /// The attempts start many programs: only one test at a time, or they time out.
     _alone: MutexGuard<'static, ()>,
     talk: Talk,
     secrets: Vec<PathBuf>,
@@ -66,25 +66,28 @@ fn planted() -> Planted {
     ]});
     let talk = Talk::scripted(agents, &script.to_string());
     let agents = &talk.agents;
-    // In the database, in another sandbox, and next to both.
+    // Plant secrets in the database, in another sandbox, and next to both.
     let own = agents.home().to_owned();
     agents.data(&["session", "append", &talk.session, "PLANTED"]);
-    let other = agents.work().join("other");
+    let other = agents.cwd().join("other");
     write(&other.join("file"), "PLANTED\n");
     let path = other.to_str().expect("a path");
     let made = agents.data(&["sandbox", "create", "other", "--path", path]);
     let copy = made["sandbox"]["parts"][0]["folder"].as_str();
     let copy = PathBuf::from(copy.expect("a folder"));
-    let user = agents.work().parent().expect("the home").to_owned();
+    let user = agents.cwd().parent().expect("the home").to_owned();
     let planted = [
         user.join("secret"),
         user.join(".ssh/id_ed25519"),
         user.join(".netrc"),
         user.join(".cargo/credentials.toml"),
+        user.join(".cargo/config.toml"),
+        user.join(".npmrc"),
+        own.join("caches/other/files/cargo/file"),
         own.join("mcp/token.json"),
     ];
     for file in &planted {
-        write(file, "# PLANTED\n");
+        write(file, "# token PLANTED\n");
     }
     let mut secrets = planted.to_vec();
     secrets.extend([
@@ -100,7 +103,7 @@ fn planted() -> Planted {
 }
 
 impl Planted {
-    /// The attempts as a file of its own.
+    /// The attempts as a script file.
     fn attempts(&self) -> String {
         let secrets: Vec<&str> = self
             .secrets
@@ -117,11 +120,11 @@ impl Planted {
     }
 
     fn place(&self, name: &str) -> PathBuf {
-        self.talk.agents.work().join(name)
+        self.talk.agents.cwd().join(name)
     }
 }
 
-/// Everything was tried, and nothing succeeded.
+/// Asserts that all attempts were made and none succeeded.
 fn assert_nothing_read(told: &str) {
     let tried = told
         .lines()
@@ -208,7 +211,7 @@ fn a_script_of_a_skill_reads_nothing_outside() {
     assert_nothing_read(&text_of(&told));
 }
 
-/// A server with these fields, whose program lies in a folder of its own.
+/// Registers a server with these fields, whose program is in a separate folder.
 fn register(planted: &Planted, fields: &Value) {
     write(&planted.place("server/server.py"), SERVER);
     write(&planted.place("server/attempts.py"), &planted.attempts());
@@ -233,7 +236,7 @@ fn an_mcp_server_reads_nothing_outside() {
     let told = planted.talk.told(&["--mcp", "leak", "try"]);
     assert_nothing_read(&planted.talk.file("attempts.txt").expect("what was tried"));
     assert_eq!(told["tool_calls"][0]["outcome"], "succeeded", "{told:#}");
-    // Its home stays between its starts, and no temporary folder does.
+    // Its home persists between starts; temporary folders do not.
     let own = planted.talk.agents.home().join("mcp-homes/leak");
     assert_eq!(
         std::fs::read_to_string(own.join("home/kept")).expect("kept"),
@@ -247,8 +250,8 @@ fn an_mcp_server_reads_nothing_outside() {
     );
 }
 
-/// The home folder is declared, and one credential file by its name: these can be read, the other secrets
-/// still cannot.
+/// The home folder is declared, and one credential file by name: these can be read, other secrets
+/// cannot.
 #[test]
 fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
     let planted = planted();
@@ -261,16 +264,17 @@ fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
     let user = planted
         .talk
         .agents
-        .work()
+        .cwd()
         .parent()
         .expect("the home")
         .to_owned();
     let declared = [
         user.join("secret"),
         user.join(".netrc"),
+        user.join(".cargo/config.toml"),
         planted.place("other/file"),
     ];
-    // Other attempts look at whole folders, and find the declared files whatever they look for.
+    // Other attempts scan whole folders, and always find the declared files.
     let single = ["open", "cat", "link", "dots", "proc-self-root", "python"];
     let found = |path: &Path| {
         let is_found =
@@ -302,7 +306,7 @@ fn a_path_of_the_program_cannot_be_declared() {
     assert_eq!(agents.data(&["mcp", "list"])["summary"]["total"], 0);
 }
 
-/// What is declared is shown, and can be added to a server without describing it again.
+/// Declared paths are shown, and can be added to a server without repeating its definition.
 #[test]
 fn a_declared_folder_is_shown_and_added_to() {
     let planted = planted();
@@ -337,7 +341,7 @@ fn a_declared_folder_is_shown_and_added_to() {
     assert!(told.out.contains(&docs.display().to_string()), "{told:?}");
 }
 
-/// Every text in a document, one after the other.
+/// Every text in a document, concatenated.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text}\n"),

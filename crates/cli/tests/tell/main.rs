@@ -1,8 +1,9 @@
-//! `session tell` through the program: models behind real HTTP endpoints, crashes, crowds, secrets and
-//! refusals.
+//! `session tell`: models behind real HTTP endpoints, crashes, concurrency, secrets and refusals.
 
+mod concurrency;
 mod corpus;
 mod endpoint;
+mod environment;
 mod failures;
 mod form;
 mod interrupt;
@@ -15,5 +16,4 @@ mod providers;
 mod refusals;
 mod replayed;
 mod secrets;
-mod together;
 mod world;

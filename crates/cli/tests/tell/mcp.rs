@@ -1,11 +1,11 @@
-//! Tools of MCP servers that may change something: the user is asked, and the answer is remembered.
+//! MCP tools that may write: the user is asked, and the answer is stored.
 
 use cleveragents_testkit::Agents;
 use serde_json::{Value, json};
 
 use super::world::{Talk, agents};
 
-/// A server with one tool that says nothing about what it does.
+/// A server with one tool without annotations.
 const SERVER: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -34,12 +34,12 @@ for line in sys.stdin:
 /// A conversation with a model that calls this tool of the server in every turn.
 fn talk(tool: &str, overrides: &Value) -> Talk {
     let agents: Agents = agents();
-    let server = agents.work().join("server.py");
+    let server = agents.cwd().join("server.py");
     std::fs::write(&server, SERVER).expect("a file");
     let definition = json!({
         "name": "notes", "command": "python3", "args": [server], "overrides": overrides,
     });
-    std::fs::write(agents.work().join("notes.json"), definition.to_string()).expect("a file");
+    std::fs::write(agents.cwd().join("notes.json"), definition.to_string()).expect("a file");
     agents.data(&["mcp", "add", "--config", "notes.json"]);
     let script = json!({"at_end": "repeat_last", "answers": [
         {"calls": [{"name": format!("notes/{tool}"), "arguments": {}}]},
@@ -61,7 +61,7 @@ fn rules(talk: &Talk) -> String {
 }
 
 #[test]
-fn without_a_person_the_refusal_names_the_rule_to_add() {
+fn without_a_user_the_refusal_names_the_rule_to_add() {
     let mut talk = talk("add", &json!({}));
     let answer = talk.tell(&["--mcp", "notes", "add a note"]);
     assert_eq!(answer.code, Some(5), "{answer:?}");
@@ -88,7 +88,9 @@ fn the_answer_for_a_whole_server_is_remembered() {
     let talk = talk("add", &json!({}));
     let mut arguments = talk.arguments(&["--mcp", "notes", "add a note"]);
     arguments[1] = "plain";
-    let (code, seen) = talk.agents.play(&[("or say why not: ", "s\r")], &arguments);
+    let (code, seen) = talk
+        .agents
+        .play(&[("or type a reason to refuse: ", "s\r")], &arguments);
     assert_eq!(code, Some(0), "{seen}");
     assert!(
         seen.contains("[s] always for its server (allow notes/*)"),

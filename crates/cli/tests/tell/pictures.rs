@@ -1,4 +1,4 @@
-//! Pictures that tools read reach models that can see, and stay with the call.
+//! Pictures that tools read are sent to models with vision, and stored with the call.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::failures::endless;
 use super::form::{Form, Shape};
 use super::world::{READ, Talk};
 
-/// The beginning of a PNG file, which is all that is looked at.
+/// The start of a PNG file; the rest is not parsed.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\nthe rest\x00\xff";
 const PNG_BASE64: &str = "iVBORw0KGgp0aGUgcmVzdAD/";
 
@@ -23,7 +23,7 @@ fn talk(form: Form) -> Talk {
     talk
 }
 
-/// The picture in a request, with what stands before it.
+/// The picture in a request, with the text before it.
 fn picture(form: Form, request: &Value) -> Vec<Value> {
     let messages = request["messages"].as_array().expect("messages");
     let last = messages.last().expect("a message");
@@ -57,7 +57,7 @@ fn expected(form: Form) -> Value {
 }
 
 #[test]
-fn a_picture_that_a_tool_reads_is_shown_to_the_model() {
+fn a_picture_that_a_tool_reads_is_sent_to_the_model() {
     for form in Form::BOTH {
         let talk = talk(form);
         let told = talk.told(&["what is on a.png?"]);
@@ -65,7 +65,7 @@ fn a_picture_that_a_tool_reads_is_shown_to_the_model() {
         let received = talk.server().received();
         let parts = picture(form, &received[1].json());
         assert_eq!(parts.last(), Some(&expected(form)), "{form:?}: {parts:#?}");
-        // It is kept once, with the call; messages only say that it was there.
+        // It is stored once, with the call; messages only mention it.
         let id = told["tool_calls"][0]["invocation"]
             .as_str()
             .map(str::to_owned);
@@ -79,7 +79,7 @@ fn a_picture_that_a_tool_reads_is_shown_to_the_model() {
         );
         let messages = talk.messages();
         assert!(!json!(messages).to_string().contains(PNG_BASE64));
-        // A later turn is told of it, and not shown it again.
+        // A later turn mentions it, but does not send it again.
         assert_eq!(talk.told(&["sure?"])["response"], "Still a cat.");
         let later = talk.server().received()[2].json().to_string();
         assert!(
@@ -90,7 +90,7 @@ fn a_picture_that_a_tool_reads_is_shown_to_the_model() {
 }
 
 #[test]
-fn a_model_that_cannot_see_is_told_so() {
+fn a_model_without_vision_gets_a_note() {
     let form = Form::OpenAi;
     let talk = talk(form);
     let models = "models: {openai/blind: {capabilities: {vision: false}}}\n";
@@ -102,14 +102,14 @@ fn a_model_that_cannot_see_is_told_so() {
     let result = &talk.messages()[2]["content"];
     let result = result.as_str().expect("a result");
     assert!(
-        result.contains("[image/png, ") && result.contains("cannot see pictures"),
+        result.contains("[image/png, ") && result.contains("cannot see images"),
         "{result}"
     );
 }
 
-/// The process is killed while the model looks at the picture; the turn that goes on shows it again.
+/// The process is killed while the model processes the picture; the resumed turn sends it again.
 #[test]
-fn a_turn_that_goes_on_has_its_picture_again() {
+fn a_resumed_turn_has_its_picture_again() {
     for form in Form::BOTH {
         let talk = Talk::with_endpoint(
             form,
@@ -127,7 +127,7 @@ fn a_turn_that_goes_on_has_its_picture_again() {
         }
         child.kill().expect("killed");
         child.wait().expect("it is over");
-        // What is shown again comes from what is stored.
+        // The picture that is sent again comes from the database.
         std::fs::remove_file(talk.copy.join("a.png")).expect("a file");
         assert_eq!(talk.told(&["--resume"])["response"], "A cat.");
         let received = talk.server().received();

@@ -1,5 +1,5 @@
-//! A conversation with tools, thoughts and pictures against an endpoint of every wire format that refuses what the real
-//! provider refuses.
+//! A conversation with tools, reasoning and pictures against an endpoint of every wire format that
+//! refuses what the real provider refuses.
 
 use cleveragents_testkit::model_server::{ModelServer, Response, WireFormat};
 use serde_json::json;
@@ -18,7 +18,7 @@ fn answers(format: WireFormat) -> Vec<Response> {
     let wrong = json!({"wrong": [1]});
     vec![
         format.calls(&[("look", READ, &picture), ("odd.id:1", READ, &wrong)]),
-        // A name that nobody offered, and that no provider accepts back.
+        // A name that was not offered, and that no provider accepts.
         format.calls(&[("lost", "rm -rf /; x", &json!({}))]),
         format.calls(&[("note", WRITE, &file)]),
         format.says(ANSWER),
@@ -26,7 +26,7 @@ fn answers(format: WireFormat) -> Vec<Response> {
 }
 
 #[test]
-fn no_provider_refuses_a_conversation_with_tools_thoughts_and_pictures() {
+fn no_provider_refuses_a_conversation_with_tools_reasoning_and_pictures() {
     for format in WireFormat::ALL {
         let mut responses = answers(format);
         responses.extend(answers(format));
@@ -38,12 +38,12 @@ fn no_provider_refuses_a_conversation_with_tools_thoughts_and_pictures() {
         }
         let talk = Talk::new(agents, format.model());
         std::fs::write(talk.copy.join("a.png"), PNG).expect("a file");
-        // An actor that asks for thoughts.
+        // An actor that requests reasoning.
         let actor = json!({
             "name": "local/thinker", "type": "llm", "description": "thinks", "model": format.model(),
             "system_prompt": "Work.", "tools": ["builtin/*"], "reasoning_effort": "medium",
         });
-        let file = talk.agents.work().join("thinker.yaml");
+        let file = talk.agents.cwd().join("thinker.yaml");
         std::fs::write(&file, actor.to_string()).expect("a file");
         let file = file.to_str().expect("a path");
         talk.agents.data(&["actor", "add", "--config", file]);
@@ -58,7 +58,7 @@ fn no_provider_refuses_a_conversation_with_tools_thoughts_and_pictures() {
         ];
         let ran = talk.agents.data(&run);
         assert_eq!(ran["response"]["text"], ANSWER, "{format:?}");
-        // A session, whose second question goes with everything before it.
+        // A session whose second message is sent with the whole history.
         assert_eq!(talk.told(&[question])["response"], ANSWER, "{format:?}");
         assert_eq!(
             talk.file("b.txt").as_deref(),

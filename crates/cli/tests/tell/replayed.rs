@@ -1,4 +1,4 @@
-//! A turn that was recorded is given again without the provider, tools and all.
+//! A recorded turn is replayed without the provider, including its tools.
 
 use super::form::{Form, Shape};
 use super::world::{READ, SHELL, Talk, WRITE};

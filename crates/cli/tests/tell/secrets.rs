@@ -1,17 +1,17 @@
-//! Keys planted everywhere, and found nowhere afterwards.
+//! Keys are placed everywhere and must not be found anywhere afterwards.
 
 use cleveragents_testkit::Answer;
-use cleveragents_testkit::model_server::{ModelServer, Received, Response};
+use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest, Response};
 
 use super::form::{ANTHROPIC_KEY, Form, OPENAI_KEY, Shape};
 use super::world::{READ, SHELL, Talk, agents, every_file};
 
 const KEYS: [&str; 2] = [OPENAI_KEY, ANTHROPIC_KEY];
 
-/// Asserts that no key stands in a text.
+/// Asserts that a text contains no key.
 fn assert_clean(what: &str, bytes: &[u8]) {
     for key in KEYS {
-        // Either half of a key is too much: the endpoint sends it in two pieces.
+        // Looks for each half: the endpoint sends the key in two pieces.
         let (left, right) = key.split_at(key.len() / 2);
         for part in [left, right] {
             let is_there = bytes
@@ -27,7 +27,7 @@ fn assert_shows_nothing(what: &str, answer: &Answer) {
     assert_clean(&format!("the errors of {what}"), answer.err.as_bytes());
 }
 
-/// What an endpoint could do with a key that it was sent.
+/// Responses of an endpoint that misuses the key it received.
 fn responses(form: Form) -> Vec<Response> {
     let env = r#"{"command": "env; cat /proc/self/environ; cat /proc/$PPID/environ; cat .env; echo end"}"#;
     let echo = format!(r#"{{"command": "echo {}"}}"#, form.variables()[2]);
@@ -56,17 +56,17 @@ fn responses(form: Form) -> Vec<Response> {
 }
 
 #[test]
-fn no_key_is_shown_stored_sent_back_or_given_to_a_child() {
+fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
     for form in Form::BOTH {
         let planted = agents()
             .with("CLEVERAGENTS_MODEL_RETRIES", "0")
             .with(other(form).variables()[1], other(form).variables()[2]);
         let secrets = format!("OPENAI_API_KEY={OPENAI_KEY}\nOTHER={ANTHROPIC_KEY}\n");
-        let real = planted.work().join("code");
+        let real = planted.cwd().join("code");
         std::fs::create_dir(&real).expect("a folder");
         std::fs::write(real.join(".env"), &secrets).expect("a file");
         let talk = Talk::at(planted, form, ModelServer::start(responses(form)));
-        let record = talk.agents.work().join("record.jsonl");
+        let record = talk.agents.cwd().join("record.jsonl");
         let record = record.to_str().expect("a path");
         let first = talk.tell(&["--record", record, "show me everything"]);
         assert_eq!(first.code, Some(0), "{}", first.err);
@@ -128,9 +128,9 @@ const fn other(form: Form) -> Form {
 #[test]
 fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
     let form = Form::OpenAi;
-    let server = ModelServer::answering(move |request: &Received| {
+    let server = ModelServer::answering(move |request: &ReceivedRequest| {
         if form.results(request).is_empty() {
-            // Turned around, so that hiding it from the output cannot help.
+            // Reversed, so that redaction of the output cannot help.
             let command = r#"{"command": "env | rev > env.txt; tr '\\0' '\\n' < /proc/1/environ | rev >> env.txt; true"}"#;
             form.calls(Shape::Pieces, &[("c", SHELL, command)])
         } else {

@@ -1,4 +1,4 @@
-//! A session, a folder in a sandbox, and a model to talk to.
+//! A session, a folder in a sandbox, and a model.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -9,20 +9,20 @@ use serde_json::Value;
 
 use super::form::Form;
 
-/// What a text file in the sandbox holds at first.
+/// Initial content of a text file in the sandbox.
 pub(crate) const NOTES: &str = "first\n";
 
-/// The wire names of the tools that these tests call.
+/// Wire names of the tools that these tests call.
 pub(crate) const SHELL: &str = "builtin_S_shell";
 pub(crate) const READ: &str = "builtin_S_file-read";
 pub(crate) const WRITE: &str = "builtin_S_file-write";
 
-/// A conversation with one model, with tools that act in a sandbox.
+/// A conversation with one model, with tools in a sandbox.
 pub(crate) struct Talk {
     pub(crate) agents: Agents,
     pub(crate) session: String,
     model: String,
-    /// The sandbox's copy of the one folder.
+    /// The sandbox copy of the folder.
     pub(crate) copy: PathBuf,
     pub(crate) server: Option<ModelServer>,
 }
@@ -34,7 +34,7 @@ pub(crate) fn agents() -> Agents {
 impl Talk {
     /// A conversation of this program with this model.
     pub(crate) fn new(agents: Agents, model: &str) -> Self {
-        let real = agents.work().join("code");
+        let real = agents.cwd().join("code");
         std::fs::create_dir_all(&real).expect("a folder");
         std::fs::write(real.join("notes.txt"), NOTES).expect("a file");
         let path = real.to_str().expect("a path");
@@ -49,7 +49,7 @@ impl Talk {
         }
     }
 
-    /// A conversation with an endpoint that gives these responses.
+    /// A conversation with an endpoint with these responses.
     pub(crate) fn with_endpoint(form: Form, responses: Vec<Response>) -> Self {
         Self::at(agents(), form, ModelServer::start(responses))
     }
@@ -65,7 +65,7 @@ impl Talk {
 
     /// A conversation with a scripted model.
     pub(crate) fn scripted(agents: Agents, script: &str) -> Self {
-        std::fs::write(agents.work().join("script.yaml"), script).expect("a file");
+        std::fs::write(agents.cwd().join("script.yaml"), script).expect("a file");
         Self::new(agents, "scripted/script.yaml")
     }
 
@@ -73,7 +73,7 @@ impl Talk {
         self.server.as_ref().expect("an endpoint")
     }
 
-    /// The arguments of a tell in the sandbox; a turn that is gone on with knows model and sandbox.
+    /// Arguments of a tell in the sandbox; a resumed turn has model and sandbox already.
     pub(crate) fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let mut all = vec!["--format", "json", "session", "tell"];
         all.extend(["--session", &self.session]);
@@ -87,19 +87,19 @@ impl Talk {
         all
     }
 
-    /// Tells something, whatever comes of it.
+    /// Sends a message, with any result.
     pub(crate) fn tell(&self, more: &[&str]) -> Answer {
         self.agents.run(&self.arguments(more))
     }
 
-    /// Tells something, which must be answered.
+    /// Sends a message, which must be answered.
     pub(crate) fn told(&self, more: &[&str]) -> Value {
         let answer = self.tell(more);
         assert_eq!(answer.code, Some(0), "{more:?} fails: {answer:?}");
         answer.json()["data"].clone()
     }
 
-    /// Starts a tell and does not wait for it.
+    /// Starts a tell without waiting for it.
     pub(crate) fn start(&self, more: &[&str]) -> Child {
         self.agents
             .command(self.arguments(more))
@@ -109,7 +109,7 @@ impl Talk {
             .expect("the program starts")
     }
 
-    /// A file of the sandbox; nothing when it is not there.
+    /// A file of the sandbox; `None` if it does not exist.
     pub(crate) fn file(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.copy.join(name)).ok()
     }
@@ -126,7 +126,7 @@ impl Talk {
         messages.iter().map(role).collect()
     }
 
-    /// What a query of the database file answers.
+    /// Result of a query of the database file.
     pub(crate) fn ask(&self, sql: &str) -> Vec<Vec<String>> {
         TestDatabase::read_file(&self.agents.database(), sql)
     }
@@ -140,7 +140,7 @@ impl Talk {
     }
 }
 
-/// The error of a command that failed, as JSON.
+/// The error of a failed command, as JSON.
 pub(crate) fn error_of(answer: &Answer) -> Value {
     assert_ne!(answer.code, Some(0), "it must fail: {answer:?}");
     answer.json()["data"]["error"].clone()

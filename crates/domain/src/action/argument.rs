@@ -1,6 +1,6 @@
-//! Arguments of actions: what a value may be, and what a person gave.
+//! Arguments of actions: allowed values, and the values that a user gives.
 //!
-//! No complaint repeats a value: it may be a password.
+//! No error message repeats a value, because it may be a password.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 
 use super::Action;
-use crate::{Code, Diagnose, nearest};
+use crate::{Code, Diagnose, Hint, Placeholder, hint, nearest, suggest};
 
-/// The longest value of an argument.
+/// Maximum length of a value.
 const VALUE_MAXIMUM: usize = 65_536;
 
-/// What the value of an argument is.
+/// Type of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ActionArgumentType {
-    /// A text, of several lines too.
+    /// Text, possibly of several lines.
     String,
     /// A whole number.
     Integer,
@@ -27,16 +27,16 @@ pub enum ActionArgumentType {
     Number,
     /// True or false.
     Boolean,
-    /// The path of a file or folder.
+    /// Path of a file or directory.
     Path,
-    /// An address with a scheme.
+    /// A URL with a scheme.
     Url,
     /// One of the texts that `choices` lists.
     Choice,
 }
 
 impl ActionArgumentType {
-    /// The type as files and reports write it.
+    /// Name of the type in files and reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -58,60 +58,60 @@ impl ActionArgumentType {
     }
 }
 
-/// Something that a person says when making a plan of an action.
+/// An argument that the user gives when creating a plan from an action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActionArgument {
-    /// Its name, as the file writes it.
+    /// Name, as written in the file.
     pub name: String,
-    /// What its value is.
+    /// Type of the value.
     #[serde(rename = "type")]
     pub kind: ActionArgumentType,
     /// Whether it must be given.
     pub required: bool,
-    /// What it is for.
+    /// Purpose of the argument, for the user.
     pub description: Option<String>,
-    /// Its value when none is given.
+    /// Value when none is given.
     pub default: Option<Value>,
-    /// The only values it takes; any when empty.
+    /// Allowed values; any when empty.
     pub choices: Vec<Value>,
-    /// The smallest number it takes.
+    /// Minimum of a number.
     pub minimum: Option<Number>,
-    /// The greatest number it takes.
+    /// Maximum of a number.
     pub maximum: Option<Number>,
     /// A regular expression that the whole value must match.
     pub pattern: Option<String>,
 }
 
-/// What a plan of an action is made with.
+/// Validated argument values for a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ActionValues {
-    /// The value of each argument that has one, under the name of the file.
+    /// Value of each argument that has one, under the name in the file.
     pub values: Map<String, Value>,
     /// The names of those arguments, in the order of the file.
     pub order: Vec<String>,
 }
 
-/// One thing that is wrong with what a person gave.
+/// One problem with the given arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArgumentProblem {
     /// The action has no such argument.
     Unknown {
-        /// The name as given.
+        /// Name as given.
         name: String,
-        /// The one that was probably meant.
+        /// Most similar argument name.
         nearest: Option<String>,
     },
     /// It is given more than once.
     Twice(String),
     /// It is required and not given.
     Missing(String),
-    /// Its value does not fit.
+    /// Its value is invalid.
     Wrong {
-        /// The argument.
+        /// Name of the argument.
         name: String,
-        /// What its value must be.
+        /// Description of the allowed values.
         problem: String,
     },
 }
@@ -127,13 +127,13 @@ impl fmt::Display for ArgumentProblem {
     }
 }
 
-/// Why a plan cannot be made with what a person gave: everything that is wrong with it.
+/// All problems with the arguments given for an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the arguments of {action} do not fit: {}", listed(.problems))]
+#[error("invalid arguments of {action}: {}", listed(.problems))]
 pub struct ActionArgumentError {
-    /// The action.
+    /// Name of the action.
     pub action: String,
-    /// What is wrong, unknown names first, then in the order of the file.
+    /// The problems: unknown names first, then in the order of the file.
     pub problems: Vec<ArgumentProblem>,
 }
 
@@ -147,15 +147,19 @@ impl Diagnose for ActionArgumentError {
         Code::InvalidActionArgument
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         let meant = self.problems.iter().find_map(|problem| match problem {
             ArgumentProblem::Unknown { nearest, .. } => nearest.as_deref(),
             _ => None,
         });
-        let show = format!("`agents action show {}` lists the arguments", self.action);
+        let show = suggest::action_show(&self.action);
         Some(match meant {
-            Some(meant) => format!("did you mean `{meant}`? {show}"),
-            None => format!("give each as `--arg NAME=VALUE`; {show}"),
+            Some(meant) => hint!("did you mean `{}`? {} lists the arguments", meant, show),
+            None => hint!(
+                "give each as `{}`; {} lists the arguments",
+                suggest::plan_use_with_argument(Placeholder("NAME=VALUE")).only_arguments(),
+                show
+            ),
         })
     }
 
@@ -181,7 +185,7 @@ impl Diagnose for ActionArgumentError {
     }
 }
 
-/// A name in the spelling in which names are compared.
+/// Normalised name for comparisons.
 pub(super) fn key(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -193,7 +197,7 @@ pub(super) fn named<'a>(arguments: &'a [ActionArgument], name: &str) -> Option<&
         .find(|argument| key(&argument.name) == wanted)
 }
 
-/// A value as it stands in a text.
+/// A value as it appears in a text.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -203,7 +207,7 @@ pub(super) fn shown(value: &Value) -> String {
 }
 
 impl ActionArgument {
-    /// Reads what a person gave.
+    /// Parses a given value.
     fn parse(&self, text: &str) -> Result<Value, String> {
         let value = match self.kind {
             ActionArgumentType::Integer => text.parse::<i64>().ok().map(Value::from),
@@ -221,7 +225,7 @@ impl ActionArgument {
         self.check(&value).map(|()| value)
     }
 
-    /// What a value must be, for a person.
+    /// Describes the allowed values for the user.
     fn must_be(&self) -> String {
         let what = match self.kind {
             ActionArgumentType::String => "a text",
@@ -235,7 +239,7 @@ impl ActionArgument {
         format!("must be {what}")
     }
 
-    /// Whether a value is one that the argument takes; if not, what it must be.
+    /// Checks a value; the error describes the allowed values.
     pub(super) fn check(&self, value: &Value) -> Result<(), String> {
         if !self.has_type_of(value) {
             return Err(self.must_be());
@@ -292,15 +296,16 @@ fn check_text(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A pattern that must fit a value as a whole.
+/// Compiles a pattern that must match a value as a whole.
 pub(super) fn whole_pattern(pattern: &str) -> Result<Regex, String> {
     let wrong = || format!("`{pattern}` is not a regular expression");
-    // On its own first: a lone parenthesis could close the group around it.
+    // Compile it on its own first: a lone parenthesis could close the group around it.
     Regex::new(pattern).map_err(|_| wrong())?;
     Regex::new(&format!("^(?:{pattern})$")).map_err(|_| wrong())
 }
 
-/// Whole numbers are compared as such: a fraction has no room for all of them.
+/// Compares numbers. Integers are compared exactly, because floating point cannot represent all of
+/// them.
 pub(super) fn is_less(left: &Number, right: &Number) -> bool {
     match (left.as_i128(), right.as_i128()) {
         (Some(left), Some(right)) => left < right,
@@ -331,8 +336,8 @@ fn is_url(text: &str) -> bool {
 }
 
 impl Action {
-    /// Checks what a person gives for the arguments. Defaults are filled in; an argument that is
-    /// neither required nor given and has no default has no value.
+    /// Validates the given arguments and fills in defaults. An optional argument without default
+    /// that is not given has no value.
     pub fn resolve(&self, given: &[(String, String)]) -> Result<ActionValues, ActionArgumentError> {
         let mut problems = Vec::new();
         for (name, _) in given {

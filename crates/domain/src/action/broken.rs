@@ -1,13 +1,14 @@
-//! Files of actions that are wrong, and what each is told.
+//! Invalid action files, and the error expected for each.
 
-use super::{Action, ActionFault};
+use super::Action;
+use crate::DefinitionFault;
 
 const HEAD: &str = "name: a\ndescription: d\ndefinition_of_done: d\n";
 
-/// A file, whether it breaks a rule, the line that is named, what is said, and what to do.
+/// A file, whether it breaks a rule, the expected line, the expected message, and the expected fix.
 type Broken = (&'static str, bool, u64, &'static str, &'static str);
 
-/// Files that stand for themselves.
+/// Complete files.
 const WHOLE: &[Broken] = &[
     ("", false, 1, "", ""),
     (
@@ -65,14 +66,14 @@ const WHOLE: &[Broken] = &[
         true,
         2,
         "the field `description` is empty",
-        "say it in a sentence",
+        "write one sentence",
     ),
     (
         "name: a\ndescription: d\ndefinition_of_done: ''\n",
         true,
         3,
         "the field `definition_of_done` is empty",
-        "say it in a sentence",
+        "write one sentence",
     ),
     (
         "name: a\ndescription: fix {module}\ndefinition_of_done: d\n",
@@ -106,7 +107,7 @@ const WHOLE: &[Broken] = &[
         "name: a\nname: b\ndescription: d\ndefinition_of_done: d\n",
         false,
         2,
-        "the field `name` stands here twice",
+        "the field `name` occurs twice",
         "leave one of them out",
     ),
     (
@@ -114,11 +115,11 @@ const WHOLE: &[Broken] = &[
         false,
         5,
         "a second document begins here",
-        "put it into a file of its own",
+        "move it to a separate file",
     ),
 ];
 
-/// Lines that follow a good head of three lines.
+/// Lines appended to a valid three-line header.
 const REST: &[Broken] = &[
     (
         "apply_actor: local/applier\n",
@@ -230,13 +231,13 @@ const REST: &[Broken] = &[
         true,
         4,
         "the field `invariants` is empty",
-        "say it in a sentence",
+        "write one sentence",
     ),
     (
         "invariants:\n- keep it\n- keep it\n",
         true,
         6,
-        "the invariant stands here twice",
+        "the invariant occurs twice",
         "leave one of them out",
     ),
     (
@@ -348,7 +349,7 @@ const REST: &[Broken] = &[
         "arguments: [{name: x, choices: [a, a]}]\n",
         true,
         4,
-        "a choice of `x` stands here twice",
+        "a choice of `x` occurs twice",
         "leave one of them out",
     ),
     (
@@ -362,7 +363,7 @@ const REST: &[Broken] = &[
         "arguments: [{name: x, minimum: 1}]\n",
         true,
         4,
-        "`x` is no number and has no range",
+        "`x` is not a number and has no range",
         "make it `type: integer`",
     ),
     (
@@ -383,7 +384,7 @@ const REST: &[Broken] = &[
         "arguments: [{name: x, type: integer, pattern: '[0-9]'}]\n",
         true,
         4,
-        "`x` is no text and has no pattern",
+        "`x` is not a text and has no pattern",
         "leave `pattern` out",
     ),
     (
@@ -409,19 +410,19 @@ const REST: &[Broken] = &[
     ),
 ];
 
-/// What is told otherwise than expected.
+/// Describes the difference between the expected and the actual error, if any.
 fn surprise(text: &str, (_, is_rule, line, message, fix): Broken) -> Option<String> {
     let Err(error) = Action::read(text, &|_| None) else {
         return Some(format!("{text}: it is read"));
     };
     let fault = error.fault();
     let told = match (&fault.fix, &fault.nearest) {
-        (Some(told), _) => told.clone(),
+        (Some(told), _) => told.neutral(),
         (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
         (None, None) => String::new(),
     };
     let is_expected = fault.message.starts_with(message)
-        && matches!(error, ActionFault::Rule(_)) == is_rule
+        && matches!(error, DefinitionFault::Rule(_)) == is_rule
         && fault.place.map_or(1, |place| place.0) == line
         && told.contains(fix);
     (!is_expected).then(|| format!("{text}: {error:?}"))

@@ -1,20 +1,21 @@
-//! Places in the texts of an action: `{name}`, and doubled braces for braces. Nothing else is a
-//! language here: no expression, no condition, and a value is never read as a template.
+//! Placeholders in the texts of an action: `{name}`, and doubled braces for literal braces. There
+//! is no further syntax: no expressions, no conditions, and a value is never interpreted as a
+//! template.
 
-/// A part of a text.
+/// A token of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'t> {
-    /// Text as it is.
+    /// Literal text.
     Text(&'t str),
     /// A doubled brace, which stands for one.
     Brace(char),
-    /// A place for the value of an argument.
+    /// A placeholder for the value of an argument.
     Place(&'t str),
-    /// A brace that is neither doubled nor part of a place.
+    /// A brace that is neither doubled nor part of a placeholder.
     Stray(char),
 }
 
-/// Whether a text can name an argument.
+/// Whether a text is a valid argument name.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text
@@ -22,7 +23,7 @@ pub(super) fn is_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// Takes a text apart, from left to right.
+/// Splits a text into tokens, from left to right.
 pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -47,7 +48,7 @@ pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
     found
 }
 
-/// Fills the places of a text. A place for which there is nothing stays as it is.
+/// Fills the placeholders of a text. A placeholder without a value stays unchanged.
 pub(super) fn render(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut rendered = String::with_capacity(text.len());
     for piece in pieces(text) {
@@ -63,7 +64,7 @@ pub(super) fn render(text: &str, value: impl Fn(&str) -> Option<String>) -> Stri
     rendered
 }
 
-/// Doubles braces, so that rendering gives the text back.
+/// Doubles braces, so that rendering returns the original text.
 pub(super) fn literal(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }

@@ -1,4 +1,4 @@
-//! Reading actions, giving values to their arguments, and filling their texts.
+//! Tests of parsing actions, resolving their arguments, and rendering their texts.
 
 use super::{Action, ActionArgumentType, ActionValues, ArgumentProblem};
 use crate::{Code, Diagnose};
@@ -204,10 +204,10 @@ fn everything_wrong_is_told_at_once_and_no_value_is_repeated() {
         .expect_err("wrong");
     assert_eq!(
         error.to_string(),
-        "the arguments of local/a do not fit: there is no argument `secnd`; `first` is missing; \
+        "invalid arguments of local/a: there is no argument `secnd`; `first` is missing; \
          `second` is missing; `port` must be a whole number; `last_one` is given twice"
     );
-    let hint = error.hint().expect("a hint");
+    let hint = error.hint().expect("a hint").neutral();
     assert!(hint.starts_with("did you mean `second`?"), "{hint}");
     assert!(!format!("{error:?}{hint}{}", error.details()).contains("hunter2"));
     assert_eq!(error.details()["missing"], json!(["first", "second"]));
@@ -309,7 +309,7 @@ proptest! {
     fn reading_never_panics(text in "\\PC{0,80}", head in any::<bool>()) {
         let whole = if head { format!("name: a\ndescription: |\n {text}\ndefinition_of_done: d\n") } else { text };
         if let Ok(action) = Action::read(&whole, &none) {
-            // What was read can be filled without anything left over.
+            // A parsed text renders without leftovers.
             let filled = action.render(&action.description, &ActionValues::default());
             prop_assert!(!filled.is_empty());
         }

@@ -1,4 +1,4 @@
-//! The table of profiles against the table that it was made from, column by column.
+//! Compares the table of profiles with the published table, column by column.
 
 use super::{AutomationGate, AutomationGuard, AutomationProfile, GateGroup, Thresholds};
 use crate::MicroUsd;

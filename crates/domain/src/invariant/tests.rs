@@ -1,7 +1,8 @@
-//! What becomes of invariants that contradict each other.
+//! Tests of contradicting invariants.
 
 use super::{
-    InvariantScope, InvariantTextError, Reconciled, SourcedInvariant, checked_text, reconcile,
+    InvariantScope, InvariantTextError, ReconciledInvariants, SourcedInvariant, checked_text,
+    reconcile,
 };
 use proptest::prelude::*;
 
@@ -22,7 +23,7 @@ fn fixed(text: &str) -> SourcedInvariant {
     }
 }
 
-fn texts(reconciled: &Reconciled) -> Vec<&str> {
+fn texts(reconciled: &ReconciledInvariants) -> Vec<&str> {
     let effective = reconciled.effective.iter();
     effective.map(|invariant| invariant.text.as_str()).collect()
 }
@@ -37,7 +38,7 @@ fn the_nearer_one_holds_and_a_fixed_global_one_before_all() {
         invariant(Project, "always push"),
         invariant(Global, "must not push"),
     ];
-    // From each one on, the first holds over its opposites.
+    // In every suffix of the order, the first one overrides its opposites.
     for first in 0..order.len() {
         let rest = order[first..].to_vec();
         let found = reconcile(rest);
@@ -63,7 +64,7 @@ fn the_nearer_one_holds_and_a_fixed_global_one_before_all() {
 
 #[test]
 fn one_that_does_not_hold_overrides_nothing() {
-    // The plan's one is put out of force by the fixed one, so the project's stays.
+    // The fixed one overrides that of the plan, so that of the project stays.
     let found = reconcile(vec![
         fixed("never push"),
         invariant(InvariantScope::Plan, "push"),
@@ -114,7 +115,7 @@ fn hidden_characters_are_refused() {
     );
 }
 
-/// Few sentences, so that they meet.
+/// Few sentences, so that they collide.
 fn any_invariant() -> impl Strategy<Value = SourcedInvariant> {
     let text = prop::sample::select(vec![
         "push",
@@ -157,9 +158,9 @@ proptest! {
     fn nothing_is_lost_and_nothing_is_weaker(all in prop::collection::vec(any_invariant(), 0..12)) {
         let found = reconcile(all.clone());
         for invariant in &all {
-            let words = super::Words::of(&invariant.text);
+            let words = super::Words::parse(&invariant.text);
             let same = |other: &SourcedInvariant| {
-                super::Words::of(&other.text).plain() == words.plain()
+                super::Words::parse(&other.text).plain() == words.plain()
                     && other.tier() <= invariant.tier()
             };
             let overridden = found.conflicts.iter().map(|conflict| &conflict.overridden);
@@ -175,7 +176,7 @@ proptest! {
     fn it_survives_json(all in prop::collection::vec(any_invariant(), 0..6)) {
         let found = reconcile(all);
         let text = serde_json::to_string(&found).expect("JSON");
-        let back: Reconciled = serde_json::from_str(&text).expect("what was written");
+        let back: ReconciledInvariants = serde_json::from_str(&text).expect("what was written");
         prop_assert_eq!(back, found);
     }
 }

@@ -1,24 +1,24 @@
-//! What a sentence says, as far as its words tell: enough to see that two are the same, or that one
-//! denies the other.
+//! Meaning of a sentence, as far as its words show it: enough to see that two are the same, or that one negates the
+//! other.
 //!
-//! It is careful on purpose. An opposite that is overlooked is left to the invariant actor; one that is
-//! imagined would put a person's rule out of force.
+//! It is conservative on purpose. A missed contradiction is left to the invariant actor; a wrongly detected one would
+//! disable a user's rule.
 
-/// Not part of a word at its ends.
+/// Characters that are stripped from both ends of a word.
 const PUNCTUATION: &[char] = &[
     '.', ',', ';', ':', '!', '?', '"', '\'', '`', '(', ')', '[', ']', '…', '“', '”', '‘', '’', '«',
     '»',
 ];
 
-/// Words that say no more than the sentence says without them.
+/// Words that do not change the meaning of a sentence.
 const EMPHASIS: &[&str] = &["always", "must", "shall", "should"];
 
-/// Words behind which a sentence speaks of something else: a `not` there denies only a part.
+/// Words that start a subordinate clause: a `not` there negates only a part.
 const SUBORDINATE: &[&str] = &[
     "because", "if", "that", "unless", "until", "when", "where", "which", "while", "who", "whose",
 ];
 
-/// Negations that are written as one word, and what they are short for.
+/// Contracted negations and their long forms.
 const SHORT: &[(&str, &[&str])] = &[
     ("can't", &["can", "not"]),
     ("cannot", &["can", "not"]),
@@ -31,10 +31,10 @@ const SHORT: &[(&str, &[&str])] = &[
     ("won't", &["will", "not"]),
 ];
 
-/// The sign of a denial; no word can be spelled so.
+/// Token for a negation; no word is spelled like this.
 const DENIAL: &str = "!";
 
-/// A sentence taken apart.
+/// A sentence split into words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Words {
     plain: String,
@@ -43,8 +43,8 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Takes a sentence apart.
-    pub(super) fn of(text: &str) -> Self {
+    /// Splits a sentence.
+    pub(super) fn parse(text: &str) -> Self {
         let lower = text.to_lowercase().replace(['’', '‘'], "'");
         let plain: Vec<&str> = lower
             .split_whitespace()
@@ -54,7 +54,7 @@ impl Words {
         let meaning = meaning(&plain);
         let denied = denied(&meaning).map(|words| words.join(" "));
         Self {
-            // Of nothing but punctuation the text itself is left.
+            // If there is nothing but punctuation, the text itself is used.
             plain: if plain.is_empty() {
                 lower.clone()
             } else {
@@ -65,17 +65,17 @@ impl Words {
         }
     }
 
-    /// The words without case, punctuation and spaces: equal when two sentences are the same.
+    /// Words without case, punctuation and spaces: equal when two sentences are the same.
     pub(super) fn plain(&self) -> &str {
         &self.plain
     }
 
-    /// The words without emphasis, and with one sign for every way to deny.
+    /// Words without emphasis, and with one token for every form of negation.
     pub(super) fn meaning(&self) -> &str {
         &self.meaning
     }
 
-    /// The meaning of the sentence that this one denies, if it denies one.
+    /// Meaning of the sentence that this one negates, if any.
     pub(super) fn denied(&self) -> Option<&str> {
         self.denied.as_deref()
     }
@@ -94,7 +94,7 @@ fn meaning<'w>(plain: &[&'w str]) -> Vec<&'w str> {
         let next = words.get(place + 1).copied();
         let is_denied_next = matches!(next, Some("not" | "never"));
         match *word {
-            // "must never", "do not": one denial, however it is said.
+            // "must never", "do not": one negation, however it is phrased.
             "not" | "never" => {
                 if meaning.last() != Some(&DENIAL) {
                     meaning.push(DENIAL);
@@ -108,7 +108,7 @@ fn meaning<'w>(plain: &[&'w str]) -> Vec<&'w str> {
     meaning
 }
 
-/// The sentence without its denial, when the denial is of the sentence and not of a part of it.
+/// The sentence without its negation, when that negates the whole sentence and not only a part.
 fn denied<'w>(meaning: &[&'w str]) -> Option<Vec<&'w str>> {
     let at = meaning.iter().position(|word| *word == DENIAL)?;
     let (before, after) = (&meaning[..at], &meaning[at + 1..]);
@@ -123,7 +123,7 @@ mod tests {
     use super::Words;
 
     fn opposite(left: &str, right: &str) -> bool {
-        let (left, right) = (Words::of(left), Words::of(right));
+        let (left, right) = (Words::parse(left), Words::parse(right));
         left.denied() == Some(right.meaning()) || right.denied() == Some(left.meaning())
     }
 
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_same_words_are_the_same_sentence() {
-        let plain = |text: &str| Words::of(text).plain().to_owned();
+        let plain = |text: &str| Words::parse(text).plain().to_owned();
         assert_eq!(plain("Keep  the API."), plain("keep the \"api\""));
         assert_ne!(plain("use C++"), plain("use C"));
         assert_ne!(plain("..."), plain("?!"));

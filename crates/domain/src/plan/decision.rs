@@ -1,4 +1,4 @@
-//! [`Decision`]: a choice that was made for a plan, with what it was chosen from and why.
+//! [`Decision`]: a choice that was made for a plan, with its alternatives and reasons.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,15 +7,15 @@ use crate::{ContentHash, DecisionId, PlanId, PlanPhase, Timestamp};
 
 macro_rules! types {
     ($($(#[$doc:meta])* $variant:ident = $text:literal;)+) => {
-        /// What a decision is about.
+        /// Subject of a decision.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum DecisionType { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
 
         impl DecisionType {
-            /// Every type.
+            /// All types.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The type as stored and printed.
+            /// Stored and printed name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -24,107 +24,107 @@ macro_rules! types {
 }
 
 types! {
-    /// What the plan is to do: the root.
+    /// The task: the root decision.
     PromptDefinition = "prompt_definition";
     /// An invariant that holds for the plan.
     InvariantEnforced = "invariant_enforced";
-    /// How it is to be done.
+    /// A choice of strategy, or a step of it.
     StrategyChoice = "strategy_choice";
-    /// On what it is to be done.
+    /// A choice of resources.
     ResourceSelection = "resource_selection";
-    /// A part that is to be a plan of its own.
+    /// A child plan.
     SubplanSpawn = "subplan_spawn";
-    /// Parts that are to be plans of their own at the same time.
+    /// Child plans that run at the same time.
     SubplanParallelSpawn = "subplan_parallel_spawn";
-    /// How a step was carried out.
+    /// The way in which a step was executed.
     ImplementationChoice = "implementation_choice";
-    /// That a tool was called.
+    /// A tool call.
     ToolInvocation = "tool_invocation";
-    /// What was done about a failure.
+    /// A retry after a failure.
     ErrorRecovery = "error_recovery";
-    /// What was done about a validation that failed.
+    /// The way in which failed validations were fixed.
     ValidationResponse = "validation_response";
-    /// What a person said.
+    /// An approval, answer, guidance or edit of the user.
     UserIntervention = "user_intervention";
-    /// Going back to an earlier phase.
+    /// A return to an earlier phase.
     Reversion = "reversion";
 }
 
 impl DecisionType {
-    /// Reads the stored form.
+    /// Parses the stored name.
     pub fn from_stored(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.as_str() == text)
     }
 }
 
-/// What was known when a decision was made.
+/// Context in which a decision was made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ContextSnapshot {
-    /// The hash of everything the actor was given to read.
+    /// Hash of everything in the context window of the actor.
     pub hot_context_hash: Option<ContentHash>,
-    /// Where that is: the conversation, or the stored content.
+    /// Reference to that context: the session, or the stored content.
     pub hot_context_ref: Option<String>,
-    /// The resources that mattered.
+    /// Relevant resources.
     #[serde(default)]
     pub relevant_resources: Vec<String>,
-    /// The run of the actor, whose steps are its state.
+    /// Run of the actor, whose steps are its state.
     pub actor_state_ref: Option<String>,
 }
 
 /// A decision that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDecision {
-    /// Its id.
+    /// Decision id.
     pub id: DecisionId,
-    /// The decision above it; nothing for the root.
+    /// Parent decision; `None` for the root.
     pub parent: Option<DecisionId>,
-    /// What it is about.
+    /// Subject of the decision.
     pub kind: DecisionType,
-    /// When in the plan.
+    /// Phase of the plan.
     pub phase: PlanPhase,
-    /// What was to be decided.
+    /// The question that was decided.
     pub question: String,
-    /// What was chosen.
+    /// Chosen option.
     pub chosen: String,
-    /// What else was thought of.
+    /// Options that were not chosen.
     pub alternatives: Vec<String>,
-    /// How sure whoever decided was, from 0 to 1.
+    /// Confidence of the actor that decided, from 0 to 1.
     pub confidence: Option<f64>,
-    /// Why.
+    /// Reason for the choice.
     pub rationale: String,
-    /// What the actor thought, as it thought it.
+    /// Text and reasoning of the actor before the decision.
     pub reasoning: Option<String>,
-    /// What was known.
+    /// Context in which it was made.
     pub snapshot: ContextSnapshot,
-    /// The paths it brought about.
+    /// Paths that were changed because of it.
     pub artifacts: Vec<String>,
-    /// The decisions that had a share in it, beside the one above it.
+    /// Decisions that influenced it, besides its parent.
     pub influenced_by: Vec<DecisionId>,
 }
 
 /// A stored decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// The plan.
+    /// Plan of the decision.
     pub plan: PlanId,
-    /// Its number in the plan, from 1.
+    /// Number in the plan, from 1.
     pub sequence: u64,
-    /// What it says.
+    /// Content of the decision.
     pub said: NewDecision,
-    /// The decision that it corrects.
+    /// Decision that it corrects.
     pub corrects: Option<DecisionId>,
-    /// Why it was corrected.
+    /// Reason of the correction.
     pub correction_reason: Option<String>,
-    /// The decision that took its place.
+    /// Decision that replaced it.
     pub superseded_by: Option<DecisionId>,
-    /// The rollback that took it back.
+    /// Number of the rollback that undid it.
     pub undone_by: Option<u64>,
-    /// When it was made.
+    /// Time of the decision.
     pub created_at: Timestamp,
 }
 
 impl Decision {
-    /// Whether it holds: neither replaced nor taken back.
+    /// Whether it is in effect: neither replaced nor rolled back.
     pub const fn holds(&self) -> bool {
         self.superseded_by.is_none() && self.undone_by.is_none()
     }

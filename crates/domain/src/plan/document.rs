@@ -1,7 +1,7 @@
-//! A strategy as a document that people read and change: Markdown, and back.
+//! A strategy as Markdown that users read and edit, and the parser for it.
 //!
-//! The summary comes first, then a heading for each step. Below a heading stands what is to be done, and
-//! then a list of facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`.
+//! The summary comes first, then a heading for each step. Below a heading stands the description of the step, followed
+//! by a list of facts: `- files: …`, `- after: …`, `- risk: …`, `- call: TOOL {"argument": …}`.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::strategy::{PlanStep, PlanStrategy, StepCall, StrategyFault};
 const TITLE: &str = "# Strategy";
 
 impl PlanStrategy {
-    /// The strategy as Markdown.
+    /// Writes the strategy as Markdown.
     pub fn to_markdown(&self) -> String {
         let mut text = format!("{TITLE}\n\n{}\n", self.summary.trim());
         if let Some(risk) = self.risk {
@@ -40,7 +40,7 @@ impl PlanStrategy {
         text
     }
 
-    /// Reads what [`to_markdown`](Self::to_markdown) wrote, and what people made of it.
+    /// Parses the Markdown of [`to_markdown`](Self::to_markdown), including edits by users.
     pub fn from_markdown(text: &str) -> Result<Self, StrategyFault> {
         let mut strategy = Self::default();
         let mut body: Vec<&str> = Vec::new();
@@ -91,7 +91,7 @@ impl PlanStrategy {
     }
 }
 
-/// Gives what was read since the last heading to the step of that heading, or to the whole.
+/// Assigns the lines since the last heading to the step of that heading, or to the strategy as a whole.
 fn close(strategy: &mut PlanStrategy, body: &mut Vec<&str>, facts: &mut PlanStep) {
     let text = body.join("\n").trim().to_owned();
     body.clear();

@@ -1,8 +1,10 @@
-//! Plans: what is to be done, how far it is, and everything that was decided for it.
+//! Plans: task, stage, strategy, steps, decisions and failures.
 
 mod decision;
 mod document;
+mod failure;
 mod stage;
+mod step;
 mod strategy;
 
 use schemars::JsonSchema;
@@ -15,131 +17,134 @@ use crate::{
 };
 
 pub use decision::{ContextSnapshot, Decision, DecisionType, NewDecision};
-pub use stage::{Move, PlanPhase, PlanStage, PlanState};
+pub use failure::{AnswerVerdict, FailureCategory};
+pub use stage::{PlanPhase, PlanStage, PlanState, StageTransition};
+pub use step::{StepKind, StepRecord, StepState};
 pub use strategy::{PlanStep, PlanStrategy, StepCall, StrategyFault, criteria, list_items};
 
-/// How often a plan goes back to its strategy at most.
+/// Maximum number of times a plan may return to its strategy.
 pub const REVERSION_LIMIT: u64 = 3;
 
-/// A plan that a session refers to, with the phase and state last known.
+/// A plan linked to a session, with its last known phase and state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkedPlan {
-    /// The plan.
+    /// Plan id.
     pub plan_id: PlanId,
-    /// Its phase.
+    /// Phase of the plan.
     pub phase: String,
-    /// Its state.
+    /// State of the plan.
     pub state: String,
 }
 
 /// A project that a plan works on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanProject {
-    /// Its name.
+    /// Project name.
     pub name: String,
-    /// What it is called in the plan.
+    /// First segment of its paths in the plan.
     pub alias: String,
-    /// Whether nothing of it may be changed.
+    /// Whether the plan must not change it.
     pub read_only: bool,
 }
 
-/// Who does what in a plan. Nothing means: what comes with the program, or nobody where that is told.
+/// The actors of a plan by role.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanActors {
-    /// Who thinks it out.
+    /// Creates the strategy.
     pub strategy: String,
-    /// Who carries it out.
+    /// Executes the steps.
     pub execution: String,
-    /// Who says what it will take; nobody when not given.
+    /// Estimates effort and cost; without it there is no estimate.
     pub estimation: Option<String>,
-    /// Who brings invariants together; the program alone when not given.
+    /// Checks the strategy against invariants; without it only invariants about paths are checked.
     pub invariant: Option<String>,
-    /// Who judges whether it is done; nobody when not given.
+    /// Reviews the result; without it criteria in prose are not checked.
     pub review: Option<String>,
 }
 
-/// Which automation profile a plan runs under, and who chose it.
+/// The automation profile of a plan, and where it was chosen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanProfile {
-    /// Its name.
+    /// Profile name.
     pub name: String,
-    /// Who chose it: `CLI flag`, `action`, `project` or `global`.
+    /// Origin of the choice: `CLI flag`, `action`, `project` or `global`.
     pub source: String,
-    /// The profile as it was then.
+    /// The profile at the time the plan was created.
     pub snapshot: AutomationProfile,
 }
 
-/// What a plan was made with. None of it changes afterwards.
+/// Inputs of a plan. They do not change after it was created, except for the cost limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MadeWith {
-    /// The action as it was then; nothing for a plan that only owns changesets.
+    /// The action at the time the plan was created; `None` for a plan that only owns changesets.
     pub action: Option<Action>,
-    /// The values of its arguments.
+    /// Argument values by name.
     pub arguments: Map<String, Value>,
-    /// In which order they are told.
+    /// Names of the arguments in the order of the action.
     pub arguments_order: Vec<String>,
-    /// The projects, in order.
+    /// Projects, in the order given.
     pub projects: Vec<PlanProject>,
-    /// Who does what.
+    /// Actors by role.
     pub actors: PlanActors,
-    /// The automation profile.
+    /// Automation profile.
     pub profile: PlanProfile,
-    /// Whether nothing may be changed.
+    /// Whether the plan must not change anything.
     pub read_only: bool,
-    /// The most that it may cost, in millionths of a dollar.
+    /// Cost limit in millionths of a US dollar.
     pub max_cost_micro_usd: Option<u64>,
 }
 
-/// What a plan waits for.
+/// User input that a plan waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Waiting {
-    /// A gate of its automation profile.
+    /// A gate of the automation profile.
     Gate {
-        /// The gate.
+        /// The closed gate.
         gate: AutomationGate,
-        /// What the plan does once it opens.
+        /// Action that the open gate allows.
         opens: GateAction,
-        /// How sure the program is.
+        /// Computed confidence in the plan.
         confidence: Confidence,
-        /// How sure it would have to be.
+        /// Confidence that the profile requires.
         threshold: f64,
     },
-    /// A call of a tool that a person must allow.
+    /// A tool call that the user has to approve.
     Call {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// Its arguments, as far as they are shown.
+        /// Redacted arguments of the call.
         arguments: Value,
-        /// Why it is asked.
+        /// Reason why the call needs approval.
         reason: String,
-        /// By what the answer is found again.
+        /// Key under which the answer is stored.
         subject: String,
     },
-    /// A question.
+    /// A question of an actor.
     Question {
-        /// What is asked.
+        /// Text of the question.
         text: String,
-        /// What can be answered; anything when empty.
+        /// Possible answers; any text when empty.
         options: Vec<String>,
-        /// By what the answer is found again.
+        /// Key under which the answer is stored.
         subject: String,
     },
-    /// A call that was cut off and may have taken effect.
-    Doubt {
-        /// What is known of it.
+    /// A tool call that was interrupted and may have taken effect.
+    #[serde(rename = "doubt")]
+    UnknownOutcome {
+        /// The tool call and its arguments, as a question.
         text: String,
     },
-    /// A word of a person on how to go on.
+    /// Guidance of the user on how to continue.
     Guidance {
-        /// Why.
+        /// Reason why guidance is needed.
         reason: String,
     },
 }
 
 impl Waiting {
-    /// What is waited for, in a sentence.
+    /// Describes what the plan waits for, as the end of a sentence.
     pub fn sentence(&self) -> String {
         match self {
             Self::Gate {
@@ -153,83 +158,88 @@ impl Waiting {
                 let why = if *threshold >= 1.0 {
                     "its profile always asks".to_owned()
                 } else {
-                    format!("its confidence is {score:.2}, and its profile wants {threshold:.2}")
+                    format!("its confidence {score:.2} is below the threshold {threshold:.2}")
                 };
-                format!("your word before {what}: {why} (gate `{}`)", gate.as_str())
+                format!(
+                    "your approval before {what}: {why} (gate `{}`)",
+                    gate.as_str()
+                )
             }
-            Self::Call { tool, reason, .. } => format!("leave to call `{tool}`: {reason}"),
+            Self::Call { tool, reason, .. } => format!("approval to call `{tool}`: {reason}"),
             Self::Question { text, .. } => format!("an answer: {text}"),
-            Self::Doubt { text } => format!("a word on what became of a call: {text}"),
-            Self::Guidance { reason } => format!("a word on how to go on: {reason}"),
+            Self::UnknownOutcome { text } => {
+                format!("a decision about a tool call with unknown outcome: {text}")
+            }
+            Self::Guidance { reason } => format!("guidance on how to continue: {reason}"),
         }
     }
 }
 
-/// A plan.
+/// A unit of work created from an action: from its strategy to the applied result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Its id.
+    /// Plan id.
     pub id: PlanId,
-    /// What people call it: the action's last name and the beginning of the id.
+    /// Name: the last part of the action's name and the beginning of the id.
     pub name: Option<String>,
-    /// The action it was made from.
+    /// Action it was created from.
     pub action: String,
-    /// The plan it is a part of.
+    /// Parent of a child plan.
     pub parent: Option<PlanId>,
-    /// The plan at the top; itself when it is no part.
+    /// Topmost ancestor; itself when it is no child plan.
     pub root: PlanId,
-    /// Where it is.
+    /// Phase and state.
     pub stage: PlanStage,
-    /// The attempt it is at, from 1; another one begins when it goes back to its strategy.
+    /// Number of the attempt, from 1. A new one starts when the plan returns to its strategy.
     pub attempt: u64,
-    /// What it is to do.
+    /// Task description.
     pub description: String,
-    /// When it is done.
+    /// Criteria for being done, one per line.
     pub definition_of_done: String,
-    /// What it was made with.
+    /// Inputs of the plan.
     pub made_with: MadeWith,
-    /// How it is to be done, once that is known.
+    /// Strategy, once there is one.
     pub strategy: Option<PlanStrategy>,
-    /// What it is expected to take.
+    /// Estimate of effort and cost.
     pub estimate: Option<Value>,
-    /// What it waits for.
+    /// User input that the plan waits for.
     pub waiting: Option<Waiting>,
-    /// What went wrong.
+    /// Failure of its phase; cleared when the phase is retried.
     pub error: Option<Map<String, Value>>,
-    /// The name of its sandbox.
+    /// Name of its sandbox.
     pub sandbox: Option<String>,
-    /// The root of its decisions.
+    /// Root of its decisions.
     pub decision_root: Option<DecisionId>,
-    /// How often it went back to its strategy.
+    /// Number of returns to its strategy; at most [`REVERSION_LIMIT`].
     pub reversions: u64,
-    /// What applying it did.
+    /// Report of the apply.
     pub report: Option<Value>,
-    /// Whether somebody asked for its end.
+    /// Whether cancellation was requested.
     pub is_cancelled: bool,
-    /// How a worker is to drive it, when it waits for one.
+    /// Run options for the worker, while it is queued for one.
     pub queued_for: Option<Value>,
-    /// Tokens and money.
+    /// Tokens and cost so far.
     pub usage: TokenUsage,
-    /// Whether it asked a model of which nobody knows what it costs, so that there is more to pay.
+    /// Whether it used a model without a known price, so that the real cost is higher.
     pub is_cost_partial: bool,
-    /// Questions to models.
+    /// Number of model calls.
     pub model_calls: u64,
-    /// Calls of tools.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// The version of this row.
+    /// Version of the row.
     pub version: Version,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// When work on it began.
+    /// Time of the start.
     pub started_at: Option<Timestamp>,
-    /// When it came to its end.
+    /// Time at which it was applied or cancelled.
     pub completed_at: Option<Timestamp>,
 }
 
 impl Plan {
-    /// The state that people see: a plan that waits for one says so.
+    /// The state to show: `awaiting_input` for a plan that waits for the user.
     pub fn shown_state(&self) -> PlanState {
         if self.waiting.is_some() && !self.stage.is_terminal() {
             PlanState::AwaitingInput
@@ -238,70 +248,9 @@ impl Plan {
         }
     }
 
-    /// Whether it is a part of another plan.
+    /// Whether it is a child plan.
     pub fn is_subplan(&self) -> bool {
         self.parent.is_some()
-    }
-}
-
-/// Something that a plan did, from its beginning to its end.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StepRecord {
-    /// Its number among all that the plan ever did.
-    pub number: u64,
-    /// What it is: `step/3`, `fix/1`, `review/1`.
-    pub path: String,
-    /// What it is called.
-    pub title: String,
-    /// How far it is.
-    pub state: StepState,
-    /// The run that did it.
-    pub run: Option<crate::RunId>,
-    /// The checkpoint before it.
-    pub checkpoint: Option<u64>,
-    /// How long the history of the sandbox was before it.
-    pub position_before: u64,
-    /// And after it.
-    pub position_after: Option<u64>,
-    /// What came of it, in words.
-    pub summary: Option<String>,
-    /// The decision that tells of it.
-    pub decision: Option<DecisionId>,
-    /// When it began.
-    pub started_at: Timestamp,
-    /// When it ended.
-    pub finished_at: Option<Timestamp>,
-    /// The rollback that took it back.
-    pub undone_by: Option<u64>,
-}
-
-/// How far a step of a plan is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StepState {
-    /// It was begun.
-    Running,
-    /// It is done.
-    Done,
-    /// It failed.
-    Failed,
-}
-
-impl StepState {
-    /// The state as stored and printed.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Reads the stored form.
-    pub fn from_stored(text: &str) -> Option<Self> {
-        [Self::Running, Self::Done, Self::Failed]
-            .into_iter()
-            .find(|state| state.as_str() == text)
     }
 }
 
@@ -314,7 +263,7 @@ mod tests {
         Waiting::Gate {
             gate: AutomationGate::Apply,
             opens: GateAction::Apply,
-            confidence: Confidence::of(&ConfidenceInputs::default()),
+            confidence: Confidence::compute(&ConfidenceInputs::default()),
             threshold,
         }
         .sentence()
@@ -326,6 +275,6 @@ mod tests {
         let words = AutomationGate::Apply.gates();
         assert!(always.contains(words), "{always}");
         assert!(always.contains("always asks"), "{always}");
-        assert!(gate(0.9).contains("wants 0.90"), "{}", gate(0.9));
+        assert!(gate(0.9).contains("threshold 0.90"), "{}", gate(0.9));
     }
 }

@@ -1,4 +1,4 @@
-//! [`PlanStage`]: where a plan is, and [`Move`]: the only ways from one place to another.
+//! [`PlanStage`]: phase and state of a plan, and [`StageTransition`]: the only transitions between stages.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a plan is about at a time.
+/// A phase of a plan.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PlanPhase {
-    /// It is thought out; nothing may change.
+    /// The strategy is created; nothing may change.
     Strategize,
-    /// It is carried out in a sandbox.
+    /// The steps run in a sandbox.
     Execute,
-    /// What it did is carried to the real resources.
+    /// The result is applied to the real resources.
     Apply,
 }
 
 impl PlanPhase {
-    /// Every phase, in order.
+    /// All phases, in order.
     pub const ALL: [Self; 3] = [Self::Strategize, Self::Execute, Self::Apply];
 
-    /// The phase as stored and printed.
+    /// Stored and printed name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Strategize => "strategize",
@@ -41,30 +41,30 @@ impl fmt::Display for PlanPhase {
     }
 }
 
-/// The state of a plan as it is shown: that of its stage, or that it waits for input.
+/// The state of a plan as shown: that of its stage, or that it waits for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanState {
-    /// Its phase has not started.
+    /// The phase has not started.
     Queued,
-    /// Its phase runs, or was interrupted.
+    /// The phase runs, or was interrupted.
     Processing,
-    /// Its phase is complete.
+    /// The phase is complete.
     Complete,
-    /// Its phase failed.
+    /// The phase failed.
     Errored,
-    /// It was cancelled.
+    /// The plan was cancelled.
     Cancelled,
-    /// Its changes are applied.
+    /// The changes are applied.
     Applied,
-    /// Its changes cannot be applied as they are.
+    /// A precondition of applying is not met.
     Constrained,
-    /// It waits for an approval, an answer or guidance.
+    /// The plan waits for an approval, an answer or guidance.
     AwaitingInput,
 }
 
 impl PlanState {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 8] = [
         Self::Queued,
         Self::Processing,
@@ -76,7 +76,7 @@ impl PlanState {
         Self::AwaitingInput,
     ];
 
-    /// The state as printed.
+    /// Printed name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -99,25 +99,25 @@ impl fmt::Display for PlanState {
 
 macro_rules! stages {
     ($($(#[$doc:meta])* $variant:ident = $phase:ident, $state:ident;)+) => {
-        /// Phase and state of a plan in one: a pair that cannot be has no value.
+        /// Phase and state of a plan. Impossible combinations have no value.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum PlanStage { $($(#[$doc])* $variant,)+ }
 
         impl PlanStage {
-            /// Every stage.
+            /// All stages.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The phase.
+            /// Phase of the stage.
             pub const fn phase(self) -> PlanPhase {
                 match self { $(Self::$variant => PlanPhase::$phase,)+ }
             }
 
-            /// The state within the phase, as stored and printed.
+            /// Stored and printed name of the state within the phase.
             pub const fn state(self) -> &'static str {
                 self.shown_state().as_str()
             }
 
-            /// The state within the phase.
+            /// State within the phase.
             pub const fn shown_state(self) -> PlanState {
                 match self { $(Self::$variant => PlanState::$state,)+ }
             }
@@ -126,42 +126,42 @@ macro_rules! stages {
 }
 
 stages! {
-    /// To be thought out.
+    /// Waits for its strategy.
     StrategizeQueued = Strategize, Queued;
-    /// Being thought out.
+    /// The strategist runs, or was interrupted.
     StrategizeProcessing = Strategize, Processing;
-    /// Thought out.
+    /// The strategy is ready.
     StrategizeComplete = Strategize, Complete;
-    /// Thinking it out failed.
+    /// Strategizing failed.
     StrategizeErrored = Strategize, Errored;
-    /// Given up while it was thought out.
+    /// Cancelled before it was executed.
     StrategizeCancelled = Strategize, Cancelled;
-    /// To be carried out.
+    /// Waits for its execution.
     ExecuteQueued = Execute, Queued;
-    /// Being carried out.
+    /// Steps run, or were interrupted.
     ExecuteProcessing = Execute, Processing;
-    /// Carried out.
+    /// All steps are done and validated.
     ExecuteComplete = Execute, Complete;
-    /// Carrying it out failed.
+    /// A step or a validation failed.
     ExecuteErrored = Execute, Errored;
-    /// Given up while it was carried out.
+    /// Cancelled during or after its execution.
     ExecuteCancelled = Execute, Cancelled;
-    /// To be applied.
+    /// Waits to be applied.
     ApplyQueued = Apply, Queued;
-    /// Being applied.
+    /// Is being applied, or was interrupted.
     ApplyProcessing = Apply, Processing;
-    /// Applied, the good end.
+    /// Applied.
     ApplyApplied = Apply, Applied;
-    /// Something stands in the way of applying it.
+    /// A precondition of applying is not met.
     ApplyConstrained = Apply, Constrained;
     /// Applying it failed; nothing was applied.
     ApplyErrored = Apply, Errored;
-    /// Given up before it was applied.
+    /// Cancelled before it was applied.
     ApplyCancelled = Apply, Cancelled;
 }
 
 impl PlanStage {
-    /// Reads the stored form, `phase/state`.
+    /// Parses the stored form, `phase/state`.
     pub fn from_stored(text: &str) -> Option<Self> {
         let (phase, state) = text.split_once('/')?;
         Self::ALL
@@ -170,7 +170,7 @@ impl PlanStage {
             .find(|stage| stage.phase().as_str() == phase && stage.state() == state)
     }
 
-    /// Whether nothing happens to it any more.
+    /// Whether the plan is finished: applied or cancelled.
     pub const fn is_terminal(self) -> bool {
         matches!(
             self,
@@ -181,7 +181,7 @@ impl PlanStage {
         )
     }
 
-    /// Whether somebody works on it, or died doing so.
+    /// Whether the phase runs, or was interrupted.
     pub const fn is_processing(self) -> bool {
         matches!(
             self,
@@ -189,7 +189,7 @@ impl PlanStage {
         )
     }
 
-    /// Whether its phase failed.
+    /// Whether the phase failed.
     pub const fn is_errored(self) -> bool {
         matches!(
             self,
@@ -214,7 +214,7 @@ impl<'de> Deserialize<'de> for PlanStage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
         Self::from_stored(&text)
-            .ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no stage of a plan")))
+            .ok_or_else(|| serde::de::Error::custom(format!("`{text}` is not a stage of a plan")))
     }
 }
 
@@ -229,45 +229,45 @@ impl JsonSchema for PlanStage {
     }
 }
 
-/// A way from one stage to another. There are no others.
+/// A transition between stages. No other changes are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Move {
-    /// Thinking begins.
+pub enum StageTransition {
+    /// The strategist starts.
     StartStrategize,
-    /// There is a strategy.
+    /// The strategy is stored.
     CompleteStrategize,
-    /// Thinking failed.
+    /// Strategizing failed.
     FailStrategize,
-    /// A phase that failed is tried again.
+    /// A failed phase is retried.
     Retry,
-    /// The strategy is to be carried out.
+    /// The strategy is approved for execution.
     QueueExecute,
-    /// Carrying out begins.
+    /// The first step starts.
     StartExecute,
-    /// It is carried out.
+    /// All steps are done and validated.
     CompleteExecute,
-    /// Carrying out failed.
+    /// A step or a validation failed.
     FailExecute,
-    /// What was done is to be applied.
+    /// The result is approved for applying.
     QueueApply,
-    /// Applying begins.
+    /// Applying starts.
     StartApply,
     /// Everything is applied.
     CompleteApply,
-    /// Something stands in the way of applying.
+    /// A precondition of applying is not met.
     Constrain,
     /// Applying failed, and nothing was applied.
     FailApply,
-    /// Back to the strategy.
+    /// The plan returns to its strategy.
     Revert,
-    /// Back into execution: there is something to mend, or what was done was taken back.
+    /// The plan returns to execution: something needs fixing, or the plan was rolled back.
     Rework,
-    /// It is given up.
+    /// The plan is cancelled.
     Cancel,
 }
 
-impl Move {
-    /// Every move.
+impl StageTransition {
+    /// All transitions.
     pub const ALL: [Self; 16] = [
         Self::StartStrategize,
         Self::CompleteStrategize,
@@ -287,12 +287,12 @@ impl Move {
         Self::Cancel,
     ];
 
-    /// Where the move leads from a stage; nothing when it cannot be made there.
+    /// The stage after the transition; `None` when it is not allowed from `stage`.
     #[expect(
         clippy::match_same_arms,
-        reason = "a row of the table of moves each; that two lead to the same place says nothing"
+        reason = "one row of the transition table each; two rows may share a target by chance"
     )]
-    pub const fn from(self, stage: PlanStage) -> Option<PlanStage> {
+    pub const fn target(self, stage: PlanStage) -> Option<PlanStage> {
         use PlanStage as S;
         Some(match (self, stage) {
             (Self::StartStrategize, S::StrategizeQueued) => S::StrategizeProcessing,
@@ -344,7 +344,7 @@ impl Move {
 
 #[cfg(test)]
 mod tests {
-    use super::{Move, PlanStage};
+    use super::{PlanStage, StageTransition};
 
     #[test]
     fn stages_survive_storing() {
@@ -358,19 +358,19 @@ mod tests {
     #[test]
     fn nothing_leads_out_of_an_end_and_everything_leads_to_one() {
         for stage in PlanStage::ALL.iter().copied() {
-            let ways: Vec<PlanStage> = Move::ALL
+            let ways: Vec<PlanStage> = StageTransition::ALL
                 .into_iter()
-                .filter_map(|way| way.from(stage))
+                .filter_map(|transition| transition.target(stage))
                 .collect();
             assert_eq!(ways.is_empty(), stage.is_terminal(), "{stage}");
-            // Applied is reached through its own way only.
-            let applying = Move::ALL
+            // Only `CompleteApply` leads to the applied stage.
+            let applying = StageTransition::ALL
                 .into_iter()
-                .filter(|way| way.from(stage) == Some(PlanStage::ApplyApplied));
-            for way in applying {
+                .filter(|transition| transition.target(stage) == Some(PlanStage::ApplyApplied));
+            for transition in applying {
                 assert_eq!(
-                    (way, stage),
-                    (Move::CompleteApply, PlanStage::ApplyProcessing)
+                    (transition, stage),
+                    (StageTransition::CompleteApply, PlanStage::ApplyProcessing)
                 );
             }
         }
@@ -378,15 +378,15 @@ mod tests {
 
     #[test]
     fn applied_cannot_be_reached_past_execution() {
-        // Breadth first from the beginning without completing execution: apply is never entered.
+        // Breadth-first search from the initial stage without completing execution: apply is never reached.
         let mut seen = vec![PlanStage::StrategizeQueued];
         let mut at = 0;
         while at < seen.len() {
-            for way in Move::ALL {
-                if way == Move::CompleteExecute {
+            for transition in StageTransition::ALL {
+                if transition == StageTransition::CompleteExecute {
                     continue;
                 }
-                if let Some(next) = way.from(seen[at])
+                if let Some(next) = transition.target(seen[at])
                     && !seen.contains(&next)
                 {
                     seen.push(next);

@@ -1,61 +1,61 @@
-//! [`PlanStrategy`]: how a plan is to be carried out, step by step.
+//! [`PlanStrategy`]: the steps by which a plan reaches its goal.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A call of a tool that is known beforehand: the step needs no model.
+/// A predetermined tool call: the step needs no model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepCall {
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments of the call.
     #[serde(default)]
     pub arguments: Value,
 }
 
-/// One step.
+/// One step of a strategy.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanStep {
-    /// What it is called, in a line.
+    /// Title, one line.
     pub title: String,
-    /// What is to be done.
+    /// Instructions for the step.
     #[serde(default)]
     pub description: String,
-    /// The paths it is expected to touch.
+    /// Paths it is expected to change.
     #[serde(default)]
     pub files: Vec<String>,
-    /// The numbers of the steps that must be done before, from 1.
+    /// Numbers of the steps that must be done before, from 1.
     #[serde(default)]
     pub after: Vec<usize>,
-    /// How likely it is to go wrong, from 0 to 1.
+    /// Risk of failure, from 0 to 1.
     #[serde(default)]
     pub risk: Option<f64>,
-    /// The call it consists of, when no model is needed.
+    /// Tool call that the step consists of, when no model is needed.
     #[serde(default)]
     pub call: Option<StepCall>,
 }
 
-/// How a plan is to be carried out.
+/// The steps by which a plan reaches its goal.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PlanStrategy {
-    /// The way that is taken, in a few sentences.
+    /// The approach, in a few sentences.
     pub summary: String,
-    /// The steps, in the order in which they are done.
+    /// Steps, in execution order.
     #[serde(default)]
     pub steps: Vec<PlanStep>,
-    /// How likely it is to go wrong, from 0 to 1.
+    /// Risk of failure, from 0 to 1.
     #[serde(default)]
     pub risk: Option<f64>,
 }
 
-/// What is wrong with a strategy.
+/// Error in a strategy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct StrategyFault {
-    /// What.
+    /// Description of the error.
     pub message: String,
-    /// The line of the document, from 1, where there is one.
+    /// Line of the document, from 1, if known.
     pub line: Option<usize>,
 }
 
@@ -69,7 +69,7 @@ impl StrategyFault {
 }
 
 impl PlanStrategy {
-    /// The paths that it expects to touch, each once.
+    /// Paths that it expects to change, without duplicates.
     pub fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> = self
             .steps
@@ -81,12 +81,10 @@ impl PlanStrategy {
         files
     }
 
-    /// The same with its steps in an order in which each comes after those it needs, or why there is none.
+    /// Sorts the steps so that each comes after its dependencies; fails when there is no such order.
     pub fn ordered(self) -> Result<Self, StrategyFault> {
         if self.summary.trim().is_empty() {
-            return Err(StrategyFault::new(
-                "the strategy says nothing about its way",
-            ));
+            return Err(StrategyFault::new("the strategy has no summary"));
         }
         if self.steps.is_empty() {
             return Err(StrategyFault::new("the strategy has no step"));
@@ -103,7 +101,7 @@ impl PlanStrategy {
                 .find(|after| **after == 0 || **after > count)
             {
                 let message =
-                    format!("step {number} comes after step {wrong}, and there is no such step");
+                    format!("step {number} depends on step {wrong}, which does not exist");
                 return Err(StrategyFault::new(message));
             }
             for risk in step.risk.iter().chain(&self.risk) {
@@ -137,8 +135,7 @@ impl PlanStrategy {
     }
 }
 
-/// Indices in an order in which each comes after those it needs; of several that could come next, the
-/// first.
+/// Indices in dependency order; of several that could come next, the first.
 fn order(steps: &[PlanStep]) -> Option<Vec<usize>> {
     let mut done = vec![false; steps.len()];
     let mut order = Vec::with_capacity(steps.len());
@@ -151,7 +148,7 @@ fn order(steps: &[PlanStep]) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// The single criteria of a definition of done: its list items, or its lines when it has none.
+/// The individual criteria of a definition of done: its list items, or its lines when it has no list.
 pub fn criteria(definition_of_done: &str) -> Vec<String> {
     items(definition_of_done).unwrap_or_else(|| {
         definition_of_done
@@ -163,12 +160,12 @@ pub fn criteria(definition_of_done: &str) -> Vec<String> {
     })
 }
 
-/// The items of the lists in a text; none when it has no list.
+/// List items of a text; empty when it has no list.
 pub fn list_items(text: &str) -> Vec<String> {
     items(text).unwrap_or_default()
 }
 
-/// The items of the lists in a text; nothing when it has no list.
+/// List items of a text; `None` when it has no list.
 fn items(text: &str) -> Option<Vec<String>> {
     let item = |line: &str| {
         let line = line.trim_start();
@@ -195,7 +192,7 @@ fn items(text: &str) -> Option<Vec<String>> {
             found.push(text);
             is_in_item = true;
         } else if is_in_item && line.starts_with(' ') && !line.trim().is_empty() {
-            // An item may go on in the next line.
+            // An item may continue on the next line.
             if let Some(last) = found.last_mut() {
                 last.push(' ');
                 last.push_str(line.trim());

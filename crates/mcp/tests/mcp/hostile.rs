@@ -1,32 +1,32 @@
-//! Servers that behave badly: the call ends clearly, memory stays bounded, nothing escapes the gate,
-//! and the others go on.
+//! Servers that misbehave: the call ends with a clear error, memory stays bounded, nothing bypasses the gate, and other
+//! servers continue.
 
 use crate::support::{Bench, eventually, lives};
 use crate::tests;
 use serde_json::json;
 
 tests![
-    a_huge_answer_ends_the_call_and_not_us,
-    an_answer_of_too_many_values_ends_the_call,
+    a_huge_answer_fails_only_the_call,
+    an_answer_with_too_many_values_fails_the_call,
     endless_progress_does_not_prolong_a_call,
-    a_server_that_never_answers_is_given_up_and_told,
-    a_cancelled_call_ends_at_once_and_is_told,
+    a_request_times_out_and_the_server_is_notified,
+    a_cancelled_call_ends_at_once_and_the_server_is_notified,
     garbage_and_chatter_are_ignored,
-    a_server_that_exits_at_once_is_told_with_its_words,
+    a_server_that_exits_at_once_is_reported_with_its_log,
     a_server_that_closes_its_output_is_ended,
-    a_server_that_never_begins_is_given_up,
-    a_line_without_end_is_cut_off,
+    a_server_that_never_starts_times_out,
+    an_endless_line_closes_the_connection,
     ten_thousand_tools_are_deferred,
-    pages_without_end_come_to_one,
-    names_that_clash_stay_apart_and_out_of_ours,
-    instructions_in_descriptions_are_marked_and_cut,
-    bad_schemas_leave_a_tool_out_and_keep_the_others,
+    repeated_pages_are_read_once,
+    colliding_names_stay_distinct_and_outside_reserved_namespaces,
+    instructions_in_descriptions_are_marked_and_truncated,
+    tools_with_invalid_schemas_are_skipped,
     a_tool_that_changed_is_not_called,
-    answers_that_nobody_asked_for_are_ignored,
-    a_program_that_is_not_there_is_told,
+    unrequested_answers_are_ignored,
+    a_missing_program_is_reported,
 ];
 
-/// The most memory this process ever had, in MiB.
+/// Peak memory of this process, in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("read");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -36,31 +36,31 @@ fn peak() -> u64 {
         >> 10
 }
 
-fn a_huge_answer_ends_the_call_and_not_us() {
+fn a_huge_answer_fails_only_the_call() {
     let bench = Bench::with("normal");
     bench.add("modern");
     let desk = bench.desk();
-    // What is long and within bounds arrives.
+    // A long result within the limits arrives.
     assert!(
         desk.ok("normal/huge", &json!({"mib": 4}))
             .starts_with("xxx")
     );
     let before = peak();
     let why = desk.fails("normal/huge", &json!({"mib": 200}));
-    assert!(why.contains("more than 16 MiB"), "{why}");
+    assert!(why.contains("larger than 16 MiB"), "{why}");
     assert!(
         peak() < before.max(100) + 100,
         "{before} MiB became {} MiB",
         peak()
     );
-    // The others never noticed, and it comes back itself.
+    // The others are not affected, and it recovers itself.
     assert_eq!(desk.ok("modern/echo", &json!({"text": "x"})), "x");
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
     bench.servers.shutdown();
     bench.assert_nothing_left();
 }
 
-fn an_answer_of_too_many_values_ends_the_call() {
+fn an_answer_with_too_many_values_fails_the_call() {
     let bench = Bench::with("normal");
     let why = bench.desk().fails("normal/values", &json!({}));
     assert!(why.contains("values"), "{why}");
@@ -83,16 +83,18 @@ fn endless_progress_does_not_prolong_a_call() {
     assert!(logs.len() <= 64 << 10, "{}", logs.len());
 }
 
-fn a_server_that_never_answers_is_given_up_and_told() {
+fn a_request_times_out_and_the_server_is_notified() {
     let bench = with_timeout(0.3);
     let desk = bench.desk();
     let why = desk.fails("normal/never", &json!({}));
     assert!(why.contains("in time"), "{why}");
-    eventually("the server is told", || bench.path("cancelled").exists());
+    eventually("the server is notified", || {
+        bench.path("cancelled").exists()
+    });
     assert_eq!(bench.pids().len(), 1);
 }
 
-fn a_cancelled_call_ends_at_once_and_is_told() {
+fn a_cancelled_call_ends_at_once_and_the_server_is_notified() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
     std::thread::scope(|scope| {
@@ -102,20 +104,22 @@ fn a_cancelled_call_ends_at_once_and_is_told() {
         let why = stuck.join().expect("no panic");
         assert!(why.contains("cancelled"), "{why}");
     });
-    eventually("the server is told", || bench.path("cancelled").exists());
+    eventually("the server is notified", || {
+        bench.path("cancelled").exists()
+    });
 }
 
 fn garbage_and_chatter_are_ignored() {
     for scenario in ["garbage", "chatter"] {
         let bench = Bench::with(scenario);
-        let said = bench
+        let output = bench
             .desk()
             .ok(&format!("{scenario}/echo"), &json!({"text": "x"}));
-        assert_eq!(said, "x");
+        assert_eq!(output, "x");
     }
 }
 
-fn a_server_that_exits_at_once_is_told_with_its_words() {
+fn a_server_that_exits_at_once_is_reported_with_its_log() {
     let bench = Bench::with("exit");
     let error = bench.servers.connect("exit").expect_err("it exits");
     let cleveragents_mcp::McpError::Startup { why, log, .. } = error else {
@@ -130,11 +134,11 @@ fn a_server_that_closes_its_output_is_ended() {
     bench
         .servers
         .connect("closed")
-        .expect_err("it says nothing");
+        .expect_err("it sends nothing");
     bench.assert_nothing_left();
 }
 
-fn a_server_that_never_begins_is_given_up() {
+fn a_server_that_never_starts_times_out() {
     let bench = Bench::new();
     let mut definition = bench.definition("silent");
     definition.startup_timeout_seconds = 0.5;
@@ -155,11 +159,11 @@ fn a_server_that_never_begins_is_given_up() {
     });
 }
 
-fn a_line_without_end_is_cut_off() {
+fn an_endless_line_closes_the_connection() {
     let bench = Bench::with("line");
     let before = peak();
     let error = bench.servers.connect("line").expect_err("it never ends");
-    assert!(error.to_string().contains("more than 16 MiB"), "{error}");
+    assert!(error.to_string().contains("larger than 16 MiB"), "{error}");
     assert!(peak() < before.max(100) + 100);
     bench.assert_nothing_left();
 }
@@ -171,13 +175,13 @@ fn ten_thousand_tools_are_deferred() {
     assert!(offer.left_out.is_empty());
 }
 
-fn pages_without_end_come_to_one() {
+fn repeated_pages_are_read_once() {
     let bench = Bench::with("pages");
     let listing = bench.servers.connect("pages").expect("connected");
     assert!(listing.cut && listing.tools.len() <= 10_000);
 }
 
-fn names_that_clash_stay_apart_and_out_of_ours() {
+fn colliding_names_stay_distinct_and_outside_reserved_namespaces() {
     let bench = Bench::new();
     let mut definition = bench.definition("clash");
     "builtin".clone_into(&mut definition.name);
@@ -207,7 +211,7 @@ fn names_that_clash_stay_apart_and_out_of_ours() {
     );
 }
 
-fn instructions_in_descriptions_are_marked_and_cut() {
+fn instructions_in_descriptions_are_marked_and_truncated() {
     let bench = Bench::with("evil");
     let offer = bench.servers.offer();
     for tool in offer
@@ -226,7 +230,7 @@ fn instructions_in_descriptions_are_marked_and_cut() {
     }
 }
 
-fn bad_schemas_leave_a_tool_out_and_keep_the_others() {
+fn tools_with_invalid_schemas_are_skipped() {
     let bench = Bench::with("schemas");
     let offer = bench.servers.offer();
     let mut left: Vec<&str> = offer.left_out.iter().map(|one| one.tool.as_str()).collect();
@@ -242,7 +246,7 @@ fn a_tool_that_changed_is_not_called() {
     desk.ok("normal/change", &json!({}));
     let why = desk.fails("normal/echo", &json!({"text": "x"}));
     assert!(why.contains("changed") && why.contains("not made"), "{why}");
-    // Whoever looks again sees the new one.
+    // A new listing shows the new tool.
     let again = bench.desk();
     again.refused("normal/echo", &json!({"text": "x"}));
     assert_eq!(
@@ -251,14 +255,14 @@ fn a_tool_that_changed_is_not_called() {
     );
 }
 
-fn answers_that_nobody_asked_for_are_ignored() {
+fn unrequested_answers_are_ignored() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
     assert_eq!(desk.ok("normal/twice", &json!({})), "one");
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
 }
 
-fn a_program_that_is_not_there_is_told() {
+fn a_missing_program_is_reported() {
     let bench = Bench::new();
     let definition = cleveragents_mcp::ServerDefinition::stdio("gone", "no-such-program", &[]);
     bench.servers.add(definition, None).expect("added");

@@ -1,4 +1,5 @@
-//! The life of servers: one process whoever asks, stopped when idle, started again, nothing left.
+//! Lifecycle of servers: one process however many callers, stopped when idle, restarted, nothing
+//! left behind.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
@@ -10,20 +11,20 @@ use serde_json::json;
 
 tests![
     many_callers_start_one_process,
-    servers_connect_at_the_same_time,
-    a_blocked_call_blocks_nobody_else,
-    an_idle_server_is_stopped_and_comes_back,
+    servers_connect_concurrently,
+    a_blocked_call_blocks_no_other_caller,
+    an_idle_server_is_stopped_and_restarted,
     a_busy_server_is_never_idle,
-    a_crash_is_told_and_the_server_comes_back,
-    without_restart_a_crash_is_the_end,
-    a_known_server_starts_only_when_it_is_needed,
+    a_crash_is_reported_and_the_server_restarts,
+    without_auto_restart_a_crashed_server_stays_down,
+    a_known_server_starts_only_when_needed,
     shutdown_leaves_nothing,
     shutdown_while_connecting_leaves_nothing,
     removing_ends_a_server,
-    nothing_survives_our_own_death,
+    servers_end_with_the_process_that_started_them,
 ];
 
-/// This program as somebody who starts a server and is killed.
+/// This program in the role of a process that starts a server and is killed.
 pub(crate) fn parent(arguments: &[OsString]) -> Option<ExitCode> {
     if arguments.get(1)? != "--as-parent" {
         return None;
@@ -48,14 +49,14 @@ fn many_callers_start_one_process() {
     assert_eq!(bench.servers.status("normal").expect("there").starts, 1);
 }
 
-fn servers_connect_at_the_same_time() {
+fn servers_connect_concurrently() {
     let bench = Bench::new();
     for number in 0..10 {
         let mut definition = bench.definition("together");
         definition.name = format!("together-{number}");
         bench.servers.add(definition, None).expect("added");
     }
-    // None of them says anything before all have been started.
+    // None of them responds before all have been started.
     let outcomes = bench.servers.connect_all();
     assert!(
         outcomes.iter().all(|(_, outcome)| outcome.is_ok()),
@@ -64,13 +65,13 @@ fn servers_connect_at_the_same_time() {
     assert_eq!(bench.pids().len(), 10);
 }
 
-fn a_blocked_call_blocks_nobody_else() {
+fn a_blocked_call_blocks_no_other_caller() {
     let bench = Bench::with("normal");
     let gate = bench.path("go");
     let desk = bench.desk();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": gate})));
-        // While it waits, everything else goes on.
+        // While it waits, everything else continues.
         for _ in 0..3 {
             assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
             assert!(bench.servers.status("normal").expect("there").is_connected);
@@ -82,7 +83,7 @@ fn a_blocked_call_blocks_nobody_else() {
     });
 }
 
-fn an_idle_server_is_stopped_and_comes_back() {
+fn an_idle_server_is_stopped_and_restarted() {
     let bench = Bench::new();
     let mut definition = bench.definition("normal");
     definition.idle_timeout_seconds = 0.3;
@@ -91,7 +92,7 @@ fn an_idle_server_is_stopped_and_comes_back() {
     let first = bench.pids().remove(0);
     eventually("the end of an idle server", || !lives(&first));
     assert!(!bench.servers.status("normal").expect("there").is_connected);
-    // Its tools are known still, and calling one brings it back.
+    // Its tools are still known, and calling one restarts it.
     assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
     assert_eq!(bench.pids().len(), 2);
 }
@@ -105,7 +106,7 @@ fn a_busy_server_is_never_idle() {
     let gate = bench.path("go");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": gate})));
-        // Long enough for many looks at idleness.
+        // Long enough for many idle checks.
         std::thread::sleep(Duration::from_secs(1));
         assert!(!waiting.is_finished());
         std::fs::write(&gate, "").expect("written");
@@ -113,7 +114,7 @@ fn a_busy_server_is_never_idle() {
     });
 }
 
-fn a_crash_is_told_and_the_server_comes_back() {
+fn a_crash_is_reported_and_the_server_restarts() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
     let why = desk.fails("normal/crash", &json!({}));
@@ -125,7 +126,7 @@ fn a_crash_is_told_and_the_server_comes_back() {
     assert_eq!(bench.pids().len(), 2);
 }
 
-fn without_restart_a_crash_is_the_end() {
+fn without_auto_restart_a_crashed_server_stays_down() {
     let bench = Bench::new();
     let mut definition = bench.definition("normal");
     definition.auto_restart = false;
@@ -139,7 +140,7 @@ fn without_restart_a_crash_is_the_end() {
     assert_eq!(bench.pids().len(), 1);
 }
 
-fn a_known_server_starts_only_when_it_is_needed() {
+fn a_known_server_starts_only_when_needed() {
     let bench = Bench::with("normal");
     let listing = bench.servers.connect("normal").expect("connected");
     let stored = serde_json::to_string(&*listing).expect("JSON");
@@ -196,7 +197,7 @@ fn removing_ends_a_server() {
     bench.servers.connect("normal").expect_err("it is gone");
 }
 
-fn nothing_survives_our_own_death() {
+fn servers_end_with_the_process_that_started_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let report = folder.path().join("report");
     let mut parent = Command::new(std::env::current_exe().expect("this program"))

@@ -1,5 +1,5 @@
-//! Servers that behave well and badly, over real pipes and sockets. The tests have a `main` of their
-//! own, because the process crate starts this very program again as the supervisor of a server.
+//! Servers that behave well and badly, over real pipes and sockets. The tests have their own `main`, because the
+//! process crate starts this same program again as the supervisor of a server.
 
 mod hostile;
 mod life;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// A test and its name.
 type Test = (&'static str, fn());
 
-/// Names functions as tests.
+/// Lists functions as tests.
 macro_rules! tests {
     ($($test:ident),+ $(,)?) => {
         /// The tests of this module.
@@ -24,10 +24,7 @@ macro_rules! tests {
 }
 use tests;
 
-#[expect(
-    clippy::print_stdout,
-    reason = "a test runner tells how the tests went"
-)]
+#[expect(clippy::print_stdout, reason = "a test runner prints its results")]
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(code) = cleveragents_process::stage_main(&arguments) {

@@ -1,4 +1,4 @@
-//! Servers over HTTP: a small one on this machine, which behaves well and badly, and demands a
+//! Servers over HTTP: a small one on this machine, which behaves well and badly, and requires a
 //! sign-in.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::{Bench, Desk};
 use crate::tests;
-use cleveragents_mcp::{FileTokens, Hidden, McpError, Options, ServerDefinition, Servers};
+use cleveragents_mcp::{FileTokens, HiddenText, McpError, Options, ServerDefinition, Servers};
 use reqwest::Url;
 use serde_json::{Value, json};
 
@@ -18,11 +18,11 @@ tests![
     a_long_answer_over_http_ends_the_call,
     an_endless_event_over_http_ends_the_call,
     other_machines_need_encryption,
-    signing_in_gets_a_token_that_is_kept_and_renewed,
-    a_server_that_is_not_there_is_told,
+    sign_in_stores_a_token_and_refreshes_it,
+    an_unreachable_server_is_reported,
 ];
 
-/// A request as the server saw it.
+/// A request as the server received it.
 #[derive(Debug, Clone)]
 struct Seen {
     method: String,
@@ -31,7 +31,7 @@ struct Seen {
     body: String,
 }
 
-/// How the server behaves.
+/// Behaviour of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Plain,
@@ -60,7 +60,7 @@ impl Site {
                 std::thread::spawn(move || {
                     let request = read_request(&stream);
                     log.lock().expect("not poisoned").push(request.clone());
-                    // A client that went away is no concern of ours.
+                    // A client that left is not an error here.
                     let _unless_gone = answer(&stream, manner, &base, &request, &tokens);
                 });
             }
@@ -186,7 +186,7 @@ fn answer(
                     "access_token": format!("token-{number}"),
                     "refresh_token": "again",
                     "token_type": "Bearer",
-                    // The first is over at once.
+                    // The first token expires at once.
                     "expires_in": if number == 0 { 1 } else { 3600 },
                 }),
             );
@@ -272,7 +272,7 @@ fn headers_are_sent_and_never_shown() {
     let bench = Bench::new();
     let mut definition = site.definition();
     let headers = &mut definition.headers;
-    headers.insert("Authorization".to_owned(), Hidden::new("Bearer s3cret"));
+    headers.insert("Authorization".to_owned(), HiddenText::new("Bearer s3cret"));
     assert!(!format!("{definition:?}").contains("s3cret"));
     bench.servers.add(definition, None).expect("added");
     bench.servers.connect("site").expect("connected");
@@ -287,7 +287,7 @@ fn a_long_answer_over_http_ends_the_call() {
     let site = Site::new(Manner::Long);
     let (_bench, desk) = desk(&site);
     let why = desk.fails("site/say", &json!({}));
-    assert!(why.contains("more than 16 MiB"), "{why}");
+    assert!(why.contains("larger than 16 MiB"), "{why}");
 }
 
 fn an_endless_event_over_http_ends_the_call() {
@@ -313,7 +313,7 @@ fn other_machines_need_encryption() {
     }
 }
 
-fn signing_in_gets_a_token_that_is_kept_and_renewed() {
+fn sign_in_stores_a_token_and_refreshes_it() {
     let site = Site::new(Manner::Guarded);
     let bench = Bench::new();
     let mut options = Options::new(bench.folder.path());
@@ -321,10 +321,10 @@ fn signing_in_gets_a_token_that_is_kept_and_renewed() {
     options.tokens = Some(Arc::new(FileTokens::new(&home)));
     let servers = Servers::new(options.clone()).expect("a runtime");
     servers.add(site.definition(), None).expect("added");
-    let error = servers.connect("site").expect_err("it wants to know us");
+    let error = servers.connect("site").expect_err("it requires a sign-in");
     assert!(matches!(error, McpError::Authorization { .. }), "{error}");
     servers.login("site", browse).expect("signed in");
-    // The first token is over at once: it was renewed by itself.
+    // The first token expires at once and was refreshed automatically.
     servers.connect("site").expect("connected");
     let seen = site.seen();
     let token = seen
@@ -336,7 +336,7 @@ fn signing_in_gets_a_token_that_is_kept_and_renewed() {
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&file.metadata().expect("kept").permissions());
     assert_eq!(mode & 0o777, 0o600);
-    // Another program finds it there.
+    // Another program finds the stored token.
     let again = Servers::new(options).expect("a runtime");
     again.add(site.definition(), None).expect("added");
     again.connect("site").expect("the token is kept");
@@ -347,7 +347,7 @@ fn signing_in_gets_a_token_that_is_kept_and_renewed() {
     assert!(exchange.body.contains("code_verifier="), "{exchange:?}");
 }
 
-/// Visits an address and goes where it is sent, as a browser does.
+/// Visits an address and follows redirects, like a browser.
 fn browse(url: &Url) {
     let mut url = url.clone();
     std::thread::spawn(move || {
@@ -367,13 +367,16 @@ fn browse(url: &Url) {
     });
 }
 
-fn a_server_that_is_not_there_is_told() {
+fn an_unreachable_server_is_reported() {
     let bench = Bench::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = closed.local_addr().expect("an address").port();
     drop(closed);
     let definition = ServerDefinition::http("gone", format!("http://127.0.0.1:{port}/mcp"));
     bench.servers.add(definition, None).expect("added");
-    let error = bench.servers.connect("gone").expect_err("nobody is there");
+    let error = bench
+        .servers
+        .connect("gone")
+        .expect_err("no server listens");
     assert!(matches!(error, McpError::Unreachable { .. }), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Servers that others wrote. Run by `scripts/mcp-peers`, which installs them; without the folder
-//! that `CLEVERAGENTS_MCP_PEERS` names there is nothing to do.
+//! Third-party servers. Run by `scripts/mcp-peers`, which installs them; without the directory in
+//! `CLEVERAGENTS_MCP_PEERS` the tests do nothing.
 
 #![expect(
     clippy::print_stdout,
@@ -17,7 +17,7 @@ use serde_json::json;
 
 tests![
     peers_are_listed_filtered_and_called,
-    peers_that_crash_in_a_call_come_back,
+    peers_that_crash_in_a_call_restart,
     peers_connect_in_the_time_of_the_slowest,
 ];
 
@@ -39,7 +39,7 @@ fn python(peers: &Path, name: &str, program: &str) -> ServerDefinition {
     ServerDefinition::stdio(name, program, &[])
 }
 
-/// The processes that run one of the peers for us: their command lines hold this mark.
+/// Processes that run one of the peers for us: their command lines contain this mark.
 fn processes(mark: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     entries
@@ -59,7 +59,7 @@ fn marked(name: &str) -> (Bench, String) {
 }
 
 fn add(bench: &Bench, mark: &str, mut definition: ServerDefinition) {
-    let value = cleveragents_mcp::Hidden::new("1");
+    let value = cleveragents_mcp::HiddenText::new("1");
     definition.env.insert(mark.to_owned(), value);
     bench.servers.add(definition, None).expect("added");
 }
@@ -126,7 +126,7 @@ fn peers_are_listed_filtered_and_called() {
     assert!(status.contains("b.txt"), "{status}");
     let now = desk.ok("time/get_current_time", &json!({"timezone": "UTC"}));
     assert!(now.contains("UTC"), "{now}");
-    // Those that listed the tools, without a sandbox, end.
+    // Those that listed the tools without a sandbox end.
     crate::support::eventually("one of each", || processes(&mark).len() == 4);
     bench.servers.shutdown();
     assert!(processes(&mark).is_empty());
@@ -139,7 +139,7 @@ fn run_git(folder: &Path) {
     assert!(done.expect("git runs").ending.is_success());
 }
 
-fn peers_that_crash_in_a_call_come_back() {
+fn peers_that_crash_in_a_call_restart() {
     let Some(peers) = folder() else { return };
     let (bench, mark) = marked("CRASH");
     add(
@@ -153,7 +153,7 @@ fn peers_that_crash_in_a_call_come_back() {
         let long = json!({"duration": 60, "steps": 60});
         let tool = "everything/trigger-long-running-operation";
         let stuck = scope.spawn(move || desk.fails(tool, &long));
-        // Whether the call is on its way yet cannot be seen from here: it is killed until it is hit.
+        // Whether the call is in flight cannot be observed from here, so processes are killed until it is hit.
         while !stuck.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(500));
             for pid in processes(&mark) {
@@ -175,7 +175,7 @@ fn peers_that_crash_in_a_call_come_back() {
 fn kill(pid: &str) {
     let number: i32 = pid.parse().expect("a number");
     let pid = rustix::process::Pid::from_raw(number).expect("a process");
-    // It may be gone by now.
+    // The process may already be gone.
     let _unless_gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 

@@ -1,5 +1,5 @@
-//! What the program of a server sees: what its definition declares, the sandbox of its calls, and a home of
-//! its own.
+//! Visibility of files for the program of a server: declared paths, the sandbox of its calls, and
+//! its own home.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ tests![
     a_program_reads_and_writes_only_what_is_declared,
     a_path_among_the_arguments_is_readable,
     a_folder_that_cannot_be_declared_is_refused,
-    a_program_that_cannot_start_is_told_what_it_sees,
-    each_sandbox_has_a_program_that_sees_no_other,
-    the_home_stays_and_temporary_folders_do_not,
+    a_failed_start_lists_the_visible_folders,
+    each_sandbox_has_its_own_program,
+    the_home_persists_and_temporary_folders_are_removed,
 ];
 
-/// What the server answers to a look at a path, which is hidden from the rules about paths.
+/// The server's answer to reading a path, which is disguised from the path rules.
 fn look(desk: &Desk, path: &Path) -> String {
     desk.ok("normal/look", &json!({"place": hexadecimal(path)}))
 }
@@ -36,7 +36,7 @@ fn hexadecimal(path: &Path) -> String {
     digits.concat()
 }
 
-/// A folder outside of what servers see, with a file in it.
+/// A directory that servers cannot see, with a file in it.
 fn outside() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().canonicalize().expect("its path");
@@ -106,7 +106,7 @@ fn a_path_among_the_arguments_is_readable() {
     assert_eq!(look(&desk, &folder.join("file")), "content");
     assert_eq!(look(&desk, &other.join("file")), "content");
     assert!(put(&desk, &folder.join("new")).starts_with("refused"));
-    // A script is there with what belongs to it.
+    // A script is visible together with its package.
     assert!(look(&desk, &script.join("tests/mcp/main.rs")).contains("Servers that behave"));
     assert!(look(&desk, &script.join("Cargo.toml")).starts_with("refused"));
 }
@@ -154,24 +154,24 @@ fn a_folder_that_cannot_be_declared_is_refused() {
     }
 }
 
-fn a_program_that_cannot_start_is_told_what_it_sees() {
+fn a_failed_start_lists_the_visible_folders() {
     let (_kept, folder) = outside();
     let bench = Bench::new();
     let mut definition = bench.definition("exit");
     definition.read = texts(&[&folder]);
     bench.servers.add(definition, None).expect("added");
     let error = bench.servers.connect("exit").expect_err("it ends at once");
-    let told = error.to_string();
-    assert!(told.contains("only declared folders"), "{told}");
-    assert!(told.contains(&folder.display().to_string()), "{told}");
-    let hint = error.hint().unwrap_or_default();
+    let message = error.to_string();
+    assert!(message.contains("only declared folders"), "{message}");
+    assert!(message.contains(&folder.display().to_string()), "{message}");
+    let hint = error.hint().unwrap_or_default().neutral();
     assert!(
-        hint.contains("agents mcp add exit --update --read FOLDER"),
+        hint.contains("`mcp/add` (name=exit, read=FOLDER, update=true)"),
         "{hint}"
     );
 }
 
-fn each_sandbox_has_a_program_that_sees_no_other() {
+fn each_sandbox_has_its_own_program() {
     let bench = Bench::with("normal");
     let (_kept, first) = outside();
     let (_kept, second) = outside();
@@ -186,16 +186,16 @@ fn each_sandbox_has_a_program_that_sees_no_other() {
     assert!(look(&without, &first.join("file")).starts_with("refused"));
     // It starts at the top of its sandbox, and the same program answers the next call.
     assert_eq!(look(&in_first, Path::new("file")), "content");
-    // The list of tools, each sandbox, and the call without one; the first of them has ended.
+    // The listing of tools, each sandbox, and the call without one; the first of them has ended.
     assert_eq!(bench.servers.status("normal").expect("known").starts, 4);
     eventually("the first one ends", || {
-        // The kernel may give the namespace of the one that has ended to another.
+        // The kernel may reuse the namespace of the one that has ended.
         let pids: BTreeSet<String> = bench.pids().into_iter().collect();
         pids.iter().filter(|pid| crate::support::lives(pid)).count() == 3
     });
 }
 
-fn the_home_stays_and_temporary_folders_do_not() {
+fn the_home_persists_and_temporary_folders_are_removed() {
     let homes = tempfile::tempdir().expect("a folder");
     let path = homes.path().canonicalize().expect("its path");
     let bench = Bench::new();
@@ -207,7 +207,7 @@ fn the_home_stays_and_temporary_folders_do_not() {
         servers.add(definition, None).expect("added");
         servers
     };
-    // As a start leaves it whose process was killed.
+    // As left behind by a start whose process was killed.
     std::fs::create_dir_all(path.join("normal/tmp/1-2-3/left")).expect("a folder");
     let home = path.join("normal/home");
     let temporary = {
@@ -222,7 +222,7 @@ fn the_home_stays_and_temporary_folders_do_not() {
         assert_eq!(put(&desk, &temporary.join("file")), "done");
         assert!(temporary.join("file").exists());
         assert!(!path.join("normal/tmp/1-2-3").exists());
-        // Neither the folders of other servers nor what is next to them.
+        // Neither the directories of other servers nor files next to them are visible.
         std::fs::write(path.join("other"), "secret").expect("a file");
         assert!(look(&desk, &path.join("other")).starts_with("refused"));
         temporary

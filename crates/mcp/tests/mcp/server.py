@@ -1,4 +1,4 @@
-"""A server written by hand, one line of JSON at a time, that behaves well or badly as it is told.
+"""A hand-written server that behaves well or badly, depending on its scenario argument.
 
 Usage: server.py SCENARIO. It appends to the file named by PIDS how its process is known
 outside of its namespace: the namespace, and its number there.
@@ -169,7 +169,9 @@ def call(identity, params):
         place = bytes.fromhex(given["place"])
         try:
             with open(place, "r" if name == "look" else "w") as file:
-                answer(identity, text(file.read() if name == "look" else file.write("put") and "done"))
+                done = file.read() if name == "look" else file.write("put") and "done"
+            # After the file is closed, so that its content is there when the caller looks.
+            answer(identity, text(done))
         except OSError as error:
             answer(identity, text(f"refused: {error}"))
     elif name == "env":
@@ -311,7 +313,7 @@ def main():
         while True:
             sys.stdout.write("x" * (1 << 20))
     if SCENARIO == "together":
-        # Says nothing before all the others are there.
+        # Sends nothing before all the others are connected.
         while sum(1 for _ in open(pids)) < 10:
             time.sleep(0.01)
     for line in sys.stdin:

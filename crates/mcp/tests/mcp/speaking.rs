@@ -1,4 +1,4 @@
-//! Tools of a server that behaves.
+//! Tools of a well-behaved server.
 
 use crate::support::{Bench, Desk, Folder};
 use crate::tests;
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 
 tests![
     a_tool_is_called_through_the_gate,
-    both_versions_of_the_protocol_are_spoken,
-    what_a_server_declares_and_what_we_know_better,
-    only_wanted_tools_are_offered,
-    answers_of_all_kinds_are_understood,
+    both_versions_of_the_protocol_are_supported,
+    overrides_take_precedence_over_declarations,
+    only_selected_tools_are_offered,
+    answers_of_all_kinds_are_converted,
     structured_answers_are_checked,
     arguments_are_checked_before_the_server_sees_them,
-    writing_needs_a_person,
+    writing_needs_approval,
     paths_stay_in_the_sandbox,
     roots_are_the_sandbox,
     a_form_is_asked_field_by_field,
-    nobody_there_declines,
-    an_address_is_shown_and_never_opened,
+    without_a_user_questions_are_declined,
+    a_url_is_shown_and_never_opened,
     log_messages_reach_the_log,
-    variables_are_put_in_at_the_last_moment,
+    variables_are_replaced_when_connecting,
     resources_and_prompts_are_read,
-    many_tools_are_found_by_words,
+    many_tools_are_found_by_search,
 ];
 
 fn a_tool_is_called_through_the_gate() {
@@ -33,19 +33,19 @@ fn a_tool_is_called_through_the_gate() {
     assert_eq!(bench.pids().len(), 1);
 }
 
-fn both_versions_of_the_protocol_are_spoken() {
+fn both_versions_of_the_protocol_are_supported() {
     for (scenario, version) in [("normal", "2025-11-25"), ("modern", "2026-07-28")] {
         let bench = Bench::with(scenario);
         let listing = bench.servers.connect(scenario).expect("connected");
         assert_eq!(listing.protocol, version);
-        let said = bench
+        let output = bench
             .desk()
             .ok(&format!("{scenario}/echo"), &json!({"text": "x"}));
-        assert_eq!(said, "x");
+        assert_eq!(output, "x");
     }
 }
 
-fn what_a_server_declares_and_what_we_know_better() {
+fn overrides_take_precedence_over_declarations() {
     let bench = Bench::new();
     let mut definition = bench.definition("normal");
     let overrides = json!({
@@ -83,7 +83,7 @@ fn what_a_server_declares_and_what_we_know_better() {
     assert!(erase.capability.idempotent && !erase.capability.needs_approval);
 }
 
-fn only_wanted_tools_are_offered() {
+fn only_selected_tools_are_offered() {
     let bench = Bench::new();
     let mut definition = bench.definition("normal");
     definition.tool_filter.include = vec!["e*".to_owned(), "add".to_owned()];
@@ -99,7 +99,7 @@ fn only_wanted_tools_are_offered() {
     assert_eq!(names, ["normal/add", "normal/echo", "normal/env"]);
 }
 
-fn answers_of_all_kinds_are_understood() {
+fn answers_of_all_kinds_are_converted() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
     let CallOutcome::Succeeded(done) = desk.call("normal/picture", &json!({})) else {
@@ -111,8 +111,8 @@ fn answers_of_all_kinds_are_understood() {
     let mixed = desk.ok("normal/mixed", &json!({}));
     for part in [
         "first",
-        "[a picture, image/png",
-        "[a sound, audio/wav",
+        "[image, image/png",
+        "[audio, audio/wav",
         "demo://one",
         "inside",
     ] {
@@ -125,17 +125,17 @@ fn structured_answers_are_checked() {
     let desk = bench.desk();
     assert_eq!(desk.ok("normal/add", &json!({"a": 3})), r#"{"sum":4}"#);
     let lie = desk.fails("normal/lie", &json!({}));
-    assert!(lie.contains("does not fit its own schema"), "{lie}");
+    assert!(lie.contains("does not match its output schema"), "{lie}");
 }
 
 fn arguments_are_checked_before_the_server_sees_them() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
     let (_, why) = desk.refused("normal/echo", &json!({"text": 7}));
-    assert!(why.contains("/text"), "{why}");
+    assert!(why.contains("`text` must be a string"), "{why}");
 }
 
-fn writing_needs_a_person() {
+fn writing_needs_approval() {
     let bench = Bench::with("normal");
     let desk = bench.desk();
     let file = bench.path("written");
@@ -158,7 +158,7 @@ fn paths_stay_in_the_sandbox() {
     std::os::unix::fs::symlink("/etc", inside.join("link")).expect("linked");
     let folder = Folder::new(&inside);
     let desk = Desk::new(&bench.servers.offer(), Some(folder)).answering(&[]);
-    // The server gets the real path, the model sees the sandbox's.
+    // The server gets the real path, the model sees the sandbox path.
     assert_eq!(
         desk.ok("normal/show", &json!({"path": "a/b.txt"})),
         "got a/b.txt"
@@ -168,8 +168,8 @@ fn paths_stay_in_the_sandbox() {
     let captures = desk.folder.as_ref().expect("a sandbox").captures.lock();
     assert_eq!(*captures.expect("not poisoned"), 1);
     let address = format!("file://{}/new.txt", inside.display());
-    let said = desk.ok("normal/deep", &json!({"uri": address}));
-    assert_eq!(said, r#"{"uri": "new.txt"}"#);
+    let output = desk.ok("normal/deep", &json!({"uri": address}));
+    assert_eq!(output, r#"{"uri": "new.txt"}"#);
     let neighbour = bench.path("inside-2").display().to_string();
     for outside in [
         "../x",
@@ -181,7 +181,7 @@ fn paths_stay_in_the_sandbox() {
         let (kind, _) = desk.refused("normal/show", &json!({"path": outside}));
         assert_eq!(kind, "outside_sandbox", "{outside}");
     }
-    // Wherever they stand.
+    // At any position.
     for hidden in [
         json!({"items": [{"filePath": "/etc/passwd"}]}),
         json!({"uri": "file:///etc/passwd"}),
@@ -193,20 +193,20 @@ fn paths_stay_in_the_sandbox() {
         let (kind, _) = desk.refused("normal/deep", &hidden);
         assert_eq!(kind, "outside_sandbox", "{hidden}");
     }
-    // What is no path stays as it is.
+    // Text that is not a path stays unchanged.
     let harmless = json!({"query": "/no such thing/", "source": "en"});
-    let said: Value = serde_json::from_str(&desk.ok("normal/deep", &harmless)).expect("JSON");
-    assert_eq!(said, harmless);
+    let output: Value = serde_json::from_str(&desk.ok("normal/deep", &harmless)).expect("JSON");
+    assert_eq!(output, harmless);
 }
 
 fn roots_are_the_sandbox() {
     let bench = Bench::with("normal");
     let folder = bench.folder.path().canonicalize().expect("a folder");
     let desk = Desk::new(&bench.servers.offer(), Some(Folder::new(&folder)));
-    let said = desk.ok("normal/roots", &json!({}));
+    let output = desk.ok("normal/roots", &json!({}));
     assert!(
-        said.contains(r#""uri": "."#) || said.contains("file://"),
-        "{said}"
+        output.contains(r#""uri": "."#) || output.contains("file://"),
+        "{output}"
     );
     let none = bench.desk().ok("normal/roots", &json!({}));
     assert_eq!(none, r#"{"roots": []}"#);
@@ -214,12 +214,12 @@ fn roots_are_the_sandbox() {
 
 fn a_form_is_asked_field_by_field() {
     let bench = Bench::with("normal");
-    // A wrong answer is asked for again; an empty one skips what is not needed.
+    // An invalid answer is asked for again; an empty one skips an optional field.
     let desk = bench.desk().answering(&["Ada", "-1", "36", "high", ""]);
-    let said = desk.ok("normal/form", &json!({}));
-    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let output = desk.ok("normal/form", &json!({}));
+    let output: Value = serde_json::from_str(&output).expect("JSON");
     let content = json!({"name": "Ada", "age": 36, "level": "high"});
-    assert_eq!(said, json!({"action": "accept", "content": content}));
+    assert_eq!(output, json!({"action": "accept", "content": content}));
     let asked = desk.person.asked.lock().expect("not poisoned").clone();
     assert_eq!(asked.len(), 5, "{asked:?}");
     assert!(
@@ -233,7 +233,7 @@ fn a_form_is_asked_field_by_field() {
     );
 }
 
-fn nobody_there_declines() {
+fn without_a_user_questions_are_declined() {
     let bench = Bench::with("normal");
     assert_eq!(
         bench.desk().ok("normal/form", &json!({})),
@@ -241,7 +241,7 @@ fn nobody_there_declines() {
     );
 }
 
-fn an_address_is_shown_and_never_opened() {
+fn a_url_is_shown_and_never_opened() {
     let bench = Bench::with("normal");
     let desk = bench.desk().answering(&["yes"]);
     assert_eq!(
@@ -261,7 +261,7 @@ fn log_messages_reach_the_log() {
     assert!(logs.contains("progress 1 of 2: half way"), "{logs}");
 }
 
-fn variables_are_put_in_at_the_last_moment() {
+fn variables_are_replaced_when_connecting() {
     let bench = Bench::new();
     let folder = bench.folder.path();
     let mut options = cleveragents_mcp::Options::new(folder);
@@ -269,15 +269,21 @@ fn variables_are_put_in_at_the_last_moment() {
     let servers = cleveragents_mcp::Servers::new(options).expect("a runtime");
     let mut definition = bench.definition("normal");
     let env = &mut definition.env;
-    env.insert("TOKEN".to_owned(), cleveragents_mcp::Hidden::new("${KEY}"));
-    env.insert("SHORT".to_owned(), cleveragents_mcp::Hidden::new("sk-1"));
+    env.insert(
+        "TOKEN".to_owned(),
+        cleveragents_mcp::HiddenText::new("${KEY}"),
+    );
+    env.insert(
+        "SHORT".to_owned(),
+        cleveragents_mcp::HiddenText::new("sk-1"),
+    );
     let printed = format!("{definition:?}");
     assert!(!printed.contains("KEY"), "{printed}");
     servers.add(definition.clone(), None).expect("added");
     let desk = Desk::new(&servers.offer(), None);
     assert_eq!(desk.ok("normal/env", &json!({"name": "TOKEN"})), "[HIDDEN]");
     assert_eq!(desk.ok("normal/env", &json!({"name": "SHORT"})), "sk-1");
-    // Of our own environment it has next to nothing.
+    // It inherits almost nothing of our environment.
     assert_eq!(
         desk.ok("normal/env", &json!({"name": "CARGO_MANIFEST_DIR"})),
         "(none)"
@@ -320,7 +326,7 @@ fn resources_and_prompts_are_read() {
     }
 }
 
-fn many_tools_are_found_by_words() {
+fn many_tools_are_found_by_search() {
     let bench = Bench::new();
     let mut options = cleveragents_mcp::Options::new(bench.folder.path());
     options.most_offered = 5;
@@ -337,7 +343,7 @@ fn many_tools_are_found_by_words() {
     let found: Vec<Value> = serde_json::from_str(&found).expect("JSON");
     assert_eq!(found[0]["name"], "normal_S_write");
     assert!(found[0]["input_schema"]["properties"]["path"].is_object());
-    // What was found can be called as it was told.
+    // A tool that was found can be called under the name shown.
     assert_eq!(desk.ok("normal_S_echo", &json!({"text": "x"})), "x");
     assert_eq!(desk.ok("mcp/search-tools", &json!({"query": "zzzz"})), "[]");
 }

@@ -1,5 +1,4 @@
-//! What the tests share: servers written by hand, and a desk from which their tools are called
-//! through the gate.
+//! Shared test support: hand-written servers, and a desk from which their tools are called through the gate.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -8,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use cleveragents_domain::{CheckpointNumber, MicroUsd, ToolInvocationId};
 use cleveragents_mcp::{McpError, Offer, Options, ServerDefinition, Servers};
-use cleveragents_process::{Cancel, Finished, Stream};
+use cleveragents_process::{Cancel, CommandResult, Stream};
 use cleveragents_sandbox::{Git, Root};
 use cleveragents_tools::ports::{
-    Approval, ApprovalRequest, Approver, Attribution, Begun, Budget, BudgetRefusal, Captured,
-    Command, Ended, Ledger, OutputPage, Part, PartPath, PortError, Question, Redact, RefusedCall,
-    Reply, Reservation, Scope, Spending, Window, Workspace,
+    Approval, ApprovalRequest, Approver, Attribution, Budget, BudgetRefusal, CapturedChanges,
+    Command, FinishedCall, Ledger, OutputPage, Part, PartPath, PortError, Question, Redact,
+    RefusedCall, Reply, Reservation, Scope, Spending, StartedCall, Window, Workspace,
 };
 use cleveragents_tools::{
     CallContext, CallOutcome, CallRequest, Gate, Guards, PermissionRules, Phase, PlanMode,
@@ -22,7 +21,7 @@ use cleveragents_tools::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Waits until something holds; for what other processes do.
+/// Waits until a condition holds; for effects of other processes.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -34,8 +33,8 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process lives, zombies not counted. It is known by its number, or by its namespace of processes
-/// and its number there.
+/// Whether a process is alive, zombies not counted. It is identified by its number, or by its process namespace and its
+/// number there.
 pub(crate) fn lives(process: &str) -> bool {
     let Some((namespace, number)) = process.split_once('/') else {
         return lives_here(process);
@@ -67,7 +66,7 @@ fn lives_here(pid: &str) -> bool {
     })
 }
 
-/// Servers written by hand, and where they leave their traces.
+/// Hand-written servers, and the directory where they leave their traces.
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     pub(crate) servers: Servers,
@@ -80,7 +79,7 @@ impl Bench {
         Self { folder, servers }
     }
 
-    /// One server with this scenario, called as its scenario.
+    /// One server with this scenario, named like the scenario.
     pub(crate) fn with(scenario: &str) -> Self {
         let bench = Self::new();
         bench.add(scenario);
@@ -91,7 +90,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// What is needed to start a server.
+    /// Definition of a server with this scenario.
     pub(crate) fn definition(&self, scenario: &str) -> ServerDefinition {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/server.py");
         let mut definition = ServerDefinition::stdio(scenario, "python3", &[script, scenario]);
@@ -104,7 +103,7 @@ impl Bench {
             let file = self.path(file).display().to_string();
             definition
                 .env
-                .insert(name.to_owned(), cleveragents_mcp::Hidden::new(file));
+                .insert(name.to_owned(), cleveragents_mcp::HiddenText::new(file));
         }
         definition
     }
@@ -122,7 +121,7 @@ impl Bench {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// No server lives any more.
+    /// Asserts that no server is alive any more.
     pub(crate) fn assert_nothing_left(&self) {
         for pid in self.pids() {
             assert!(!lives(&pid), "{pid} lives");
@@ -138,7 +137,7 @@ pub(crate) fn broken() -> PortError {
     PortError::new(McpError::NotFound("in tests".to_owned()))
 }
 
-/// A sandbox of one part.
+/// A sandbox with one member.
 pub(crate) struct Folder {
     pub(crate) parts: Vec<Part>,
     pub(crate) captures: Mutex<usize>,
@@ -171,19 +170,23 @@ impl Workspace for Folder {
     fn checkpoint(&self, _reason: &str) -> Result<CheckpointNumber, PortError> {
         Ok(CheckpointNumber(1))
     }
-    fn capture_paths(&self, _: Attribution<'_>, _: &[PartPath]) -> Result<Captured, PortError> {
-        Ok(Captured::default())
+    fn capture_paths(
+        &self,
+        _: Attribution<'_>,
+        _: &[PartPath],
+    ) -> Result<CapturedChanges, PortError> {
+        Ok(CapturedChanges::default())
     }
-    fn capture_all(&self, _by: Attribution<'_>) -> Result<Captured, PortError> {
+    fn capture_all(&self, _by: Attribution<'_>) -> Result<CapturedChanges, PortError> {
         *self.captures.lock().expect("not poisoned") += 1;
-        Ok(Captured::default())
+        Ok(CapturedChanges::default())
     }
     fn exec(
         &self,
         _command: &Command,
         _hear: &dyn Fn(Stream, &[u8]),
         _cancel: &Cancel,
-    ) -> Result<Finished, PortError> {
+    ) -> Result<CommandResult, PortError> {
         Err(broken())
     }
     fn git(&self, _alias: &str) -> Result<Option<Git>, PortError> {
@@ -191,17 +194,17 @@ impl Workspace for Folder {
     }
 }
 
-/// Remembers the logs of calls.
+/// Records the logs of calls.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) logs: Mutex<Vec<String>>,
 }
 
 impl Ledger for Memory {
-    fn begin(&self, _begun: &Begun<'_>) -> Result<(), PortError> {
+    fn begin(&self, _begun: &StartedCall<'_>) -> Result<(), PortError> {
         Ok(())
     }
-    fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError> {
+    fn finish(&self, ended: &mut FinishedCall<'_>) -> Result<(), PortError> {
         let mut logs = self.logs.lock().expect("not poisoned");
         logs.push(ended.log.to_owned());
         Ok(())
@@ -219,7 +222,7 @@ impl Ledger for Memory {
     }
 }
 
-/// A person who answers from a list, or nobody.
+/// A user who answers from a list, or no user.
 #[derive(Default)]
 pub(crate) struct Person {
     pub(crate) is_there: bool,
@@ -234,7 +237,7 @@ impl Approver for Person {
         if self.is_there {
             Approval::Once
         } else {
-            Approval::NobodyThere
+            Approval::NoUser
         }
     }
     fn question(&self, question: &Question<'_>) -> Reply {
@@ -242,7 +245,7 @@ impl Approver for Person {
         asked.push(question.text.to_owned());
         let mut replies = self.replies.lock().expect("not poisoned");
         if !self.is_there {
-            Reply::NobodyThere
+            Reply::NoUser
         } else if replies.is_empty() {
             Reply::Declined
         } else {
@@ -254,7 +257,7 @@ impl Approver for Person {
 struct Free;
 
 impl Reservation for Free {
-    fn settle(self: Box<Self>, _cost: MicroUsd) -> Result<(), PortError> {
+    fn charge(self: Box<Self>, _cost: MicroUsd) -> Result<(), PortError> {
         Ok(())
     }
 }
@@ -273,7 +276,7 @@ impl Redact for NoSecrets {
     }
 }
 
-/// From where tools are called.
+/// Environment from which tools are called.
 pub(crate) struct Desk {
     pub(crate) gate: Gate,
     pub(crate) folder: Option<Folder>,
@@ -341,7 +344,7 @@ impl Desk {
             .expect("nothing is broken")
     }
 
-    /// A call that must succeed, and what it said.
+    /// Makes a call that must succeed, and returns its result.
     pub(crate) fn ok(&self, tool: &str, arguments: &Value) -> String {
         match self.call(tool, arguments) {
             CallOutcome::Succeeded(done) => format!("{}{}", done.shown.head, done.shown.tail),
@@ -349,7 +352,7 @@ impl Desk {
         }
     }
 
-    /// A call that must fail, and why.
+    /// Makes a call that must fail, and returns the reason.
     pub(crate) fn fails(&self, tool: &str, arguments: &Value) -> String {
         match self.call(tool, arguments) {
             CallOutcome::Failed(failed) => failed.message,
@@ -357,7 +360,7 @@ impl Desk {
         }
     }
 
-    /// A call that must be refused, and why.
+    /// Makes a call that must be refused, and returns the reason.
     pub(crate) fn refused(&self, tool: &str, arguments: &Value) -> (&'static str, String) {
         match self.call(tool, arguments) {
             CallOutcome::Refused(refusal) => (refusal.reason.kind(), refusal.reason.to_string()),

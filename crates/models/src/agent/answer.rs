@@ -1,22 +1,22 @@
-//! [`Answer`]: the answer of an agent so far, put together from its responses.
+//! [`Answer`]: the answer of an agent, assembled from its responses.
 
 use cleveragents_a2a::agent::readable_text;
 use cleveragents_a2a::{Artifact, StreamResponse, TaskStatus};
 use cleveragents_domain::TaskState;
 
-/// The answer so far.
+/// The answer received so far.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
-    /// The state of the task; `None` before one was reported.
+    /// State of the task; `None` before one was reported.
     pub(super) state: Option<TaskState>,
     /// The agent's message about that state.
     pub(super) about: String,
     artifacts: Vec<ArtifactText>,
-    /// Whether the agent answered without a task.
+    /// Whether the agent answered with a message instead of a task.
     is_message: bool,
-    /// What of the text was passed on.
+    /// Text that was already passed on to the caller.
     given: String,
 }
 
@@ -36,16 +36,16 @@ impl From<Artifact> for ArtifactText {
     }
 }
 
-/// What a response added.
+/// New content of one response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AnswerDelta {
-    /// More of the answer.
+    /// Further text of the answer.
     pub(super) text: String,
-    /// What the agent reports about its work.
+    /// Progress messages of the agent.
     pub(super) thought: String,
 }
 
-/// Whether an agent works on a task. Otherwise nothing more comes by itself.
+/// Whether the agent is still working on the task. Otherwise it sends nothing more without further input.
 const fn is_open(state: TaskState) -> bool {
     matches!(state, TaskState::Submitted | TaskState::Working)
 }
@@ -55,7 +55,7 @@ fn non_empty(text: String) -> Option<String> {
 }
 
 impl Answer {
-    /// Nothing yet, in a context.
+    /// An empty answer within a context.
     pub(super) fn in_context(context: Option<String>) -> Self {
         Self {
             context,
@@ -63,17 +63,17 @@ impl Answer {
         }
     }
 
-    /// Whether nothing more comes by itself.
+    /// Whether the agent sends nothing more without further input.
     pub(super) fn is_over(&self) -> bool {
         self.is_message || self.state.is_some_and(|state| !is_open(state))
     }
 
-    /// Forgets the state of the task: it got a new message.
+    /// Clears the state of the task, because it got a new message.
     pub(super) fn reopen(&mut self) {
         self.state = None;
     }
 
-    /// The answer: the results, or what was said at the end when there are none.
+    /// The answer: the artifacts, or the final message when there are none.
     pub(super) fn text(&self) -> String {
         let results: Vec<&str> = self
             .artifacts
@@ -87,7 +87,7 @@ impl Answer {
         results.join("\n\n")
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub(super) fn len(&self) -> usize {
         let results = self.artifacts.iter().map(|artifact| artifact.text.len());
         results.sum::<usize>() + self.about.len()
@@ -145,7 +145,7 @@ impl Answer {
         String::new()
     }
 
-    /// Returns the piece when it only makes the text longer.
+    /// Returns the new piece when the artifact only extends the text.
     fn add_artifact(&mut self, artifact: ArtifactText, is_appended: bool) -> Option<String> {
         let place = self.artifacts.iter().position(|one| one.id == artifact.id);
         let Some(place) = place else {
@@ -163,8 +163,8 @@ impl Answer {
         (is_last && !was_empty).then_some(artifact.text)
     }
 
-    /// What of the text was not passed on yet. What was cannot be taken back: a text that begins otherwise is passed on
-    /// whole, after it.
+    /// Text that was not passed on yet. Text that was passed on cannot be withdrawn: a text that starts differently is
+    /// passed on in full, after it.
     fn not_given(&mut self) -> String {
         let text = self.text();
         if text.is_empty() || text == self.given {
@@ -214,7 +214,7 @@ mod tests {
         ] {
             heard.push_str(&add(&mut answer, &update).text);
         }
-        // The whole task, as somebody sees it who comes back to it, has nothing new.
+        // The whole task, as returned when a client comes back to it, contains nothing new.
         let whole = json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
             "artifacts": [{"artifactId": "a", "parts": [{"text": "one two"}]}, {"artifactId": "b", "parts": [{"text": "three!"}]}]}});
         assert_eq!(add(&mut answer, &whole), AnswerDelta::default());

@@ -1,5 +1,5 @@
-//! [`AgentCall`]: one question to a remote agent, from the message that is sent to the answer, whichever way the agent
-//! sends it.
+//! [`AgentCall`]: one request to a remote agent, from sending the message to the final answer, whichever way the agent
+//! delivers it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,32 +19,32 @@ use crate::event::{Completion, StopReason, StreamEvent, Usage};
 use crate::generate::Outlet;
 use crate::message::{AssistantMessage, ChatMessage, Reasoning, ToolCall, UserPart};
 use crate::name::ModelName;
-use crate::redact::Veil;
+use crate::redact::StreamRedactor;
 use crate::request::ChatRequest;
 
-/// The tool that asks the user, as models call it.
+/// Name of the ask-user tool, as models call it.
 const ASK_USER: &str = "builtin_S_ask-user";
 
 /// Timeout of a cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Poll interval of a task: at first, and when it takes long.
+/// Poll interval of a task: the first one, and the maximum that it grows to.
 const FIRST_POLL: Duration = Duration::from_millis(100);
 const MAX_POLL: Duration = Duration::from_secs(2);
 
-/// Maximum number of polls in a row that may fail.
+/// Maximum number of consecutive failed polls.
 const MAX_FAILED_POLLS: u32 = 5;
 
 type Outgoing = Outlet<Result<StreamEvent, ModelError>>;
 
-/// One question to an agent.
+/// One request to an agent.
 pub(super) struct AgentCall<'a> {
     inner: &'a Inner,
     outlet: &'a Outgoing,
-    veil: Veil,
+    redacted: StreamRedactor,
     answer: Answer,
     is_noted: bool,
-    /// How often the question was sent again because its task had been cancelled.
+    /// Number of times the request was sent again because its task had been cancelled.
     attempt: u64,
     key: String,
 }
@@ -58,7 +58,7 @@ impl<'a> AgentCall<'a> {
         Self {
             inner,
             outlet,
-            veil: Veil::new(inner.caller.redactor.clone()),
+            redacted: StreamRedactor::new(inner.caller.redactor.clone()),
             answer: Answer::default(),
             is_noted: false,
             attempt: 0,
@@ -68,7 +68,7 @@ impl<'a> AgentCall<'a> {
 
     pub(super) async fn run(&mut self, request: &ChatRequest) -> Result<(), CallError> {
         let connection = self.inner.connect().await?;
-        let thread = Thread::of(&request.messages, &self.inner.caller.name, &connection);
+        let thread = Thread::from_messages(&request.messages, &self.inner.caller.name, &connection);
         if !self.resume(request, &connection).await? {
             self.answer = Answer::in_context(thread.context.clone());
             self.send(request, &connection, &thread).await?;
@@ -77,8 +77,8 @@ impl<'a> AgentCall<'a> {
         self.finish(&connection).await
     }
 
-    /// Looks up the task of a question that was sent before. A question whose task was cancelled meanwhile, or is
-    /// unknown there, is sent again.
+    /// Looks up the task of a request that was sent earlier. The request is sent again when that task was cancelled
+    /// meanwhile or is unknown to the agent.
     async fn resume(
         &mut self,
         request: &ChatRequest,
@@ -126,7 +126,7 @@ impl<'a> AgentCall<'a> {
         let params = if is_streaming {
             json!({"message": message})
         } else {
-            // Without waiting for the end: the id of the task is to be known as soon as possible.
+            // Return immediately: the task id must be known as soon as possible.
             json!({"message": message, "configuration": {"returnImmediately": true}})
         };
         let mut number = 0;
@@ -160,7 +160,7 @@ impl<'a> AgentCall<'a> {
         }
     }
 
-    /// Reads a stream to its end. A stream that is cut is no failure once the task is known: the task can be polled.
+    /// Reads a stream to its end. A cut stream is no failure once the task id is known, because the task can be polled.
     async fn receive_all(&mut self, mut events: Box<EventReader>) -> Result<(), CallError> {
         loop {
             match events.next().await {
@@ -175,11 +175,11 @@ impl<'a> AgentCall<'a> {
         }
     }
 
-    /// Adds a response to the answer, and passes on what is new.
+    /// Adds a response to the answer and passes on the new content.
     async fn receive(&mut self, response: StreamResponse) -> Result<(), CallError> {
         let delta = self.answer.add(response);
         let redactor = &self.inner.caller.redactor;
-        // Ids are stored: an agent that puts the token into one is refused.
+        // Ids are stored, so an agent that puts the token into one is refused.
         let ids = [&self.answer.task, &self.answer.context];
         let is_secret = |id: &String| redactor.text(id) != id.as_str();
         if ids.into_iter().flatten().any(is_secret) {
@@ -207,14 +207,14 @@ impl<'a> AgentCall<'a> {
             let thought = redactor.text(&delta.thought).into_owned();
             self.outlet.give(Ok(StreamEvent::Reasoning(thought))).await;
         }
-        let text = self.veil.push(&delta.text);
+        let text = self.redacted.push(&delta.text);
         if !text.is_empty() {
             self.outlet.give(Ok(StreamEvent::Text(text))).await;
         }
         Ok(())
     }
 
-    /// Waits until the task is over, or waits for input.
+    /// Waits until the task ends or needs input.
     async fn wait(&mut self, connection: &Connection) -> Result<(), CallError> {
         let caller = &self.inner.caller;
         let (mut pause, mut failed) = (FIRST_POLL, 0);
@@ -224,7 +224,7 @@ impl<'a> AgentCall<'a> {
                 let why = "it gave neither an answer nor a task";
                 return Err(CallError::Malformed(why.to_owned()));
             };
-            // Once: the task of an agent that cuts streams off is polled instead.
+            // Subscribe only once: an agent that cuts its streams is polled instead.
             if std::mem::take(&mut subscribes) {
                 let params = json!({"id": task});
                 let method = Method::SubscribeToTask;
@@ -281,29 +281,29 @@ impl<'a> AgentCall<'a> {
                 | TaskState::Working,
             ) => None,
             Some(TaskState::Failed) => Some(failed(
-                format!("the agent failed: {}", said("it does not say why")),
-                "ask again, or ask whoever runs the agent",
+                format!("the agent failed: {}", said("it gives no reason")),
+                "retry, or ask the operator of the agent",
             )),
             Some(TaskState::Rejected) => Some(failed(
-                format!("the agent rejected it: {}", said("it does not say why")),
-                "ask for something that the agent does: its card tells its skills",
+                format!("the agent rejected it: {}", said("it gives no reason")),
+                "send a task that the agent supports: its card lists its skills",
             )),
             Some(TaskState::Canceled) => Some(failed(
                 format!(
                     "the task was cancelled there: {}",
-                    said("it does not say why")
+                    said("it gives no reason")
                 ),
                 "ask again",
             )),
             Some(TaskState::AuthRequired) => Some(failed(
                 format!(
-                    "the agent wants a login first: {}",
-                    said("it does not say where")
+                    "the agent requires a login: {}",
+                    said("it names no address")
                 ),
-                "give it what it wants, and ask again",
+                "log in to the agent, then retry",
             )),
         };
-        let rest = self.veil.finish();
+        let rest = self.redacted.finish();
         if !rest.is_empty() {
             self.outlet.give(Ok(StreamEvent::Text(rest))).await;
         }
@@ -312,7 +312,7 @@ impl<'a> AgentCall<'a> {
             return Ok(());
         }
         let is_question = self.answer.state == Some(TaskState::InputRequired);
-        let question = said("The agent asks for more, and does not say what.");
+        let question = said("The agent asks for input without a question.");
         let completion = Completion {
             message: AssistantMessage {
                 text: redactor.text(&self.answer.text()).into_owned(),
@@ -342,7 +342,7 @@ impl<'a> AgentCall<'a> {
         Ok(())
     }
 
-    /// What is stored with an answer, so that the conversation can be continued.
+    /// Data stored with an answer so that the conversation can continue.
     fn seal(&self, connection: &Connection, is_open: bool) -> Reasoning {
         let task = self.answer.task.as_ref().filter(|_| is_open);
         Reasoning {
@@ -359,7 +359,7 @@ impl<'a> AgentCall<'a> {
         }
     }
 
-    /// Stops the work there, if there is any. Whether that succeeds changes nothing here.
+    /// Cancels the task at the agent, if there is one. Failures are ignored.
     pub(super) async fn cancel(&mut self) {
         let (Some(connection), Some(task)) = (self.inner.opened(), &self.answer.task) else {
             return;
@@ -374,17 +374,21 @@ impl<'a> AgentCall<'a> {
     }
 }
 
-/// The context and the task with which a conversation continues.
+/// Context and task with which a conversation continues.
 #[derive(Debug, Default)]
 struct Thread {
     context: Option<String>,
-    /// The task that waits for an answer.
+    /// Task that waits for input.
     task: Option<String>,
 }
 
 impl Thread {
-    /// By the last answer that this agent gave.
-    fn of(messages: &[Arc<ChatMessage>], name: &ModelName, connection: &Connection) -> Self {
+    /// Takes them from the last answer of this agent.
+    fn from_messages(
+        messages: &[Arc<ChatMessage>],
+        name: &ModelName,
+        connection: &Connection,
+    ) -> Self {
         let seals = messages
             .iter()
             .rev()
@@ -414,7 +418,7 @@ fn read(value: &Value) -> Result<StreamResponse, CallError> {
     read_response(value).map_err(|error| CallError::Malformed(error.to_string()))
 }
 
-/// The last message: the question, or the answer of the user.
+/// The last message: the user's request, or the user's answer to the agent.
 fn last_message(request: &ChatRequest) -> String {
     let last = request
         .messages

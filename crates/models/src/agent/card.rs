@@ -1,20 +1,20 @@
-//! [`Endpoint`]: which interface of an agent's card is called.
+//! [`Endpoint`]: the interface of an agent card that is used to call the agent.
 
 use cleveragents_a2a::{AgentCard, AgentInterface, Binding, ProtocolVersion};
 use reqwest::Url;
 use serde_json::Value;
 
-/// How an agent is called.
+/// Address and protocol for calling an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Endpoint {
     pub(super) interface: AgentInterface,
-    /// Whether the agent streams answers.
+    /// Whether the agent supports streaming.
     pub(super) is_streaming: bool,
-    /// The header that carries the token; `Authorization: Bearer …` when not given.
+    /// Header that carries the token; `Authorization: Bearer …` when `None`.
     pub(super) key_header: Option<String>,
 }
 
-/// Chooses how an agent is called; the error says why it cannot be called.
+/// Chooses the interface to use; the error explains why the agent cannot be called.
 pub(super) fn choose(card: &Value) -> Result<Endpoint, String> {
     let card = AgentCard::read(card).ok_or("its card is not a JSON object")?;
     let mut extensions = card.capabilities.extensions.iter();
@@ -24,7 +24,7 @@ pub(super) fn choose(card: &Value) -> Result<Endpoint, String> {
             uri => uri,
         };
         return Err(format!(
-            "it wants callers to know the extension `{uri}`, and this program does not"
+            "it requires the extension `{uri}`, which this program does not support"
         ));
     }
     let callable = || {
@@ -32,14 +32,14 @@ pub(super) fn choose(card: &Value) -> Result<Endpoint, String> {
         all.filter(|interface| Url::parse(&interface.url).is_ok())
     };
     let current = |one: &&AgentInterface| one.protocol_version == ProtocolVersion::V1_0;
-    // 0.3 is spoken over JSON-RPC only.
+    // Version 0.3 is supported over JSON-RPC only.
     let old = |one: &&AgentInterface| {
         one.protocol_version == ProtocolVersion::V0_3 && one.protocol_binding == Binding::JsonRpc
     };
-    // The first interface of the newest version: agents list the one they prefer first.
+    // The first interface of the newest version: agents list their preferred one first.
     let interface = callable().find(current).or_else(|| callable().find(old));
     let interface = interface.ok_or(
-        "its card names no way to call it that is known here: JSONRPC or HTTP+JSON of version 1.0, or \
+        "its card offers no supported interface: JSONRPC or HTTP+JSON of version 1.0, or \
          JSONRPC of version 0.3",
     )?;
     Ok(Endpoint {
@@ -87,11 +87,11 @@ mod tests {
     fn unusable_cards_are_told_apart() {
         for (card, word) in [
             (json!([]), "not a JSON object"),
-            (json!({}), "no way to call it"),
-            (json!({"url": "nonsense"}), "no way to call it"),
+            (json!({}), "no supported interface"),
+            (json!({"url": "nonsense"}), "no supported interface"),
             (
                 json!({"supportedInterfaces": [{"url": "https://a.example", "protocolVersion": "2.0"}]}),
-                "no way to call it",
+                "no supported interface",
             ),
             (
                 json!({"url": "https://a.example", "capabilities": {"extensions": [{"uri": "urn:x", "required": true}]}}),

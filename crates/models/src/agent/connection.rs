@@ -1,4 +1,4 @@
-//! [`Connection`]: requests to a remote agent, in the binding and version that its card names, each within its limits.
+//! [`Connection`]: requests to a remote agent, in the binding and version of its card, with size and time limits.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use super::error::CallError;
 use super::{Caller, MAX_ANSWER_BYTES};
 use crate::frames::{Frames, Framing};
 
-/// Maximum size of a card.
+/// Maximum size of an agent card, in bytes.
 const MAX_CARD_BYTES: usize = 1 << 20;
 
-/// How an agent is reached.
+/// HTTP client and endpoint of an agent.
 pub(super) struct Connection {
     client: Client,
     pub(super) endpoint: Endpoint,
     token: Option<(HeaderName, HeaderValue)>,
 }
 
-/// The response to a request that may be answered with a stream.
+/// Response to a request that may be answered with a stream.
 pub(super) enum Reply {
     Events(Box<EventReader>),
     Whole(Value),
 }
 
 impl Connection {
-    /// Reads the card of an agent, and chooses how to call it.
+    /// Reads the card of an agent and chooses how to call it.
     pub(super) async fn open(caller: &Caller) -> Result<Self, CallError> {
         let at_card = resolve(caller, &caller.agent.url).await?;
         let client = at_card
@@ -64,7 +64,7 @@ impl Connection {
         })
     }
 
-    /// Calls a method whose response is sent at once.
+    /// Calls a method that has a single response.
     pub(super) async fn call(
         &self,
         caller: &Caller,
@@ -76,7 +76,7 @@ impl Connection {
         self.whole(caller, response).await
     }
 
-    /// Calls a method whose response is a stream, or whole where the agent prefers that.
+    /// Calls a method whose response is a stream, or a single response where the agent prefers that.
     pub(super) async fn stream(
         &self,
         caller: &Caller,
@@ -128,7 +128,7 @@ impl Connection {
         }
         match timeout(wait, request.send()).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(CallError::of(&error)),
+            Ok(Err(error)) => Err(CallError::from_transport(&error)),
             Err(_) => Err(CallError::Late(wait)),
         }
     }
@@ -171,7 +171,7 @@ impl Connection {
             .extend(interface.tenant.as_deref())
             .extend(segments);
         if verb == Verb::Get {
-            // The path names the task, so only this is left.
+            // The path contains the task id; only this parameter is left.
             url.set_query(Some("historyLength=0"));
             return Ok(self.client.get(url));
         }
@@ -183,7 +183,7 @@ impl Connection {
         Ok(request.header(CONTENT_TYPE, "application/json").body(body))
     }
 
-    /// The whole answer to a request.
+    /// Reads the complete response to a request.
     async fn whole(&self, caller: &Caller, response: Response) -> Result<Value, CallError> {
         let status = response.status();
         let retry_after = crate::limits::retry_after(
@@ -200,17 +200,17 @@ impl Connection {
             return Err(CallError::status(status, retry_after));
         }
         let Some(parsed) = parsed else {
-            return Err(CallError::Malformed("its answer is no JSON".to_owned()));
+            return Err(CallError::Malformed("its response is not JSON".to_owned()));
         };
         if self.endpoint.interface.protocol_binding == Binding::HttpJson {
             return Ok(parsed);
         }
         json_rpc::into_result(parsed)
-            .ok_or_else(|| CallError::Malformed("its answer is none of JSON-RPC".to_owned()))
+            .ok_or_else(|| CallError::Malformed("its response is not JSON-RPC".to_owned()))
     }
 }
 
-/// Reads the events of a stream.
+/// Reads the server-sent events of a stream.
 pub(super) struct EventReader {
     response: Response,
     frames: Frames,
@@ -220,7 +220,7 @@ pub(super) struct EventReader {
 }
 
 impl EventReader {
-    /// The next event; `None` at the end.
+    /// Returns the next event; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Value>, CallError> {
         loop {
             if let Some(frame) = self.frames.next() {
@@ -229,7 +229,7 @@ impl EventReader {
             let chunk = match timeout(self.idle, self.response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => return Ok(None),
-                Ok(Err(error)) => return Err(CallError::of(&error)),
+                Ok(Err(error)) => return Err(CallError::from_transport(&error)),
                 Err(_) => return Err(CallError::Late(self.idle)),
             };
             self.size += chunk.len();
@@ -241,7 +241,7 @@ impl EventReader {
     }
 
     fn read(&self, data: &str) -> Result<Value, CallError> {
-        let no_json = |_| CallError::Malformed("a piece of its answer is no JSON".to_owned());
+        let no_json = |_| CallError::Malformed("an event of its response is not JSON".to_owned());
         let value: Value = serde_json::from_str(data).map_err(no_json)?;
         if let Some(error) = value.get("error").filter(|error| error.is_object()) {
             return Err(CallError::refused(StatusCode::OK, error, None));
@@ -250,7 +250,7 @@ impl EventReader {
             return Ok(value);
         }
         json_rpc::into_result(value).ok_or_else(|| {
-            CallError::Malformed("a piece of its answer is none of JSON-RPC".to_owned())
+            CallError::Malformed("an event of its response is not JSON-RPC".to_owned())
         })
     }
 }
@@ -287,7 +287,7 @@ async fn read_card(caller: &Caller, client: &Client, url: &Url) -> Result<Endpoi
         let wait = caller.limits.first_byte;
         let response = match timeout(wait, request.send()).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(CallError::of(&error)),
+            Ok(Err(error)) => return Err(CallError::from_transport(&error)),
             Err(_) => return Err(CallError::Late(wait)),
         };
         let status = response.status();
@@ -300,7 +300,7 @@ async fn read_card(caller: &Caller, client: &Client, url: &Url) -> Result<Endpoi
         }
         let text = body(response, MAX_CARD_BYTES, caller.limits.idle).await?;
         let card: Value = serde_json::from_slice(&text)
-            .map_err(|_| CallError::Malformed("its card is no JSON".to_owned()))?;
+            .map_err(|_| CallError::Malformed("its card is not JSON".to_owned()))?;
         return card::choose(&card).map_err(CallError::Malformed);
     }
     Err(CallError::Malformed(format!(
@@ -320,27 +320,26 @@ fn token(
     let name = match header {
         None => AUTHORIZATION,
         Some(name) => HeaderName::try_from(name)
-            .map_err(|_| CallError::Malformed("its card names a header that is none".to_owned()))?,
+            .map_err(|_| CallError::Malformed("its card names an invalid header".to_owned()))?,
     };
     let text = match header {
         None => format!("Bearer {}", token.expose()),
         Some(_) => token.expose().to_owned(),
     };
-    let mut value = HeaderValue::try_from(text).map_err(|_| {
-        CallError::Token("its token holds a character that no token can hold".to_owned())
-    })?;
+    let mut value = HeaderValue::try_from(text)
+        .map_err(|_| CallError::Token("its token contains an invalid character".to_owned()))?;
     value.set_sensitive(true);
     Ok(Some((name, value)))
 }
 
-/// A whole body, no larger than allowed.
+/// Reads a complete body of at most `limit` bytes.
 async fn body(mut response: Response, limit: usize, idle: Duration) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
     loop {
         match timeout(idle, response.chunk()).await {
             Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
             Ok(Ok(None)) => return Ok(body),
-            Ok(Err(error)) => return Err(CallError::of(&error)),
+            Ok(Err(error)) => return Err(CallError::from_transport(&error)),
             Err(_) => return Err(CallError::Late(idle)),
         }
         if body.len() > limit {

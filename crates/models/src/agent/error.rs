@@ -1,9 +1,10 @@
-//! [`CallError`]: why a request to a remote agent failed, and what that means for the caller.
+//! [`CallError`]: the reason why a request to a remote agent failed, and whether to retry it.
 
 use std::time::Duration;
 
 use cleveragents_a2a::ErrorReason;
-use cleveragents_outbound::{self as outbound, Refused};
+use cleveragents_domain::{hint, suggest};
+use cleveragents_outbound::{self as outbound, AddressError};
 use reqwest::StatusCode;
 use serde_json::Value;
 
@@ -13,27 +14,27 @@ use crate::http::seconds;
 
 const TASK_NOT_FOUND: i64 = ErrorReason::TaskNotFound.code();
 
-/// Maximum number of characters of an agent's error message that are shown.
+/// Maximum number of characters shown of an agent's error message.
 const MAX_SHOWN: usize = 500;
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// The address may not be called.
-    Address(Refused),
+    /// The address is not allowed.
+    Address(AddressError),
     /// The token cannot be sent.
     Token(String),
-    /// Nobody answers there.
+    /// No server answers at the address.
     Unreachable(String),
     /// The connection was cut.
     Cut(String),
-    /// It took too long.
+    /// The request timed out after this time.
     Late(Duration),
-    /// It is larger than allowed.
+    /// The response exceeds this limit, in bytes.
     Large(usize),
-    /// It cannot be read.
+    /// The response cannot be parsed.
     Malformed(String),
-    /// The agent answered with an error.
+    /// The agent returned an error.
     Refused {
         status: u16,
         code: Option<i64>,
@@ -43,7 +44,7 @@ pub(super) enum CallError {
 }
 
 impl CallError {
-    pub(super) fn of(error: &reqwest::Error) -> Self {
+    pub(super) fn from_transport(error: &reqwest::Error) -> Self {
         let why = outbound::deepest(error);
         if error.is_connect() {
             Self::Unreachable(why)
@@ -86,7 +87,7 @@ impl CallError {
         )
     }
 
-    /// Whether the request certainly had no effect, and may have one a little later.
+    /// Whether the request certainly had no effect and may succeed later.
     pub(super) const fn had_no_effect(&self) -> bool {
         matches!(
             self,
@@ -119,7 +120,7 @@ impl CallError {
         }
     }
 
-    /// The error of the model.
+    /// Converts into a [`ModelError`].
     pub(super) fn into_model_error(self, caller: &Caller) -> ModelError {
         let error = |kind, message: String| {
             let message = caller.redactor.text(&message).into_owned();
@@ -129,11 +130,11 @@ impl CallError {
         match self {
             Self::Address(refused) => {
                 let hint = match refused {
-                    Refused::Private | Refused::Insecure => {
-                        "agents of this machine or of your own network are called only when you allow it: \
-                         `agents config set a2a.allow-private-addresses true`"
-                    }
-                    _ => "correct `url` in the file of the actor",
+                    AddressError::Private | AddressError::Insecure => hint!(
+                        "agents of this machine or of your own network are called only when you allow it: {}",
+                        suggest::config_set("a2a.allow-private-addresses", true)
+                    ),
+                    _ => "correct `url` in the file of the actor".into(),
                 };
                 let message = format!("the agent is not called at its address: {refused}");
                 error(ErrorKind::AddressRefused, message).with_hint(hint)
@@ -152,7 +153,7 @@ impl CallError {
             .with_hint("try again; whether the agent works on it is not known"),
             Self::Late(wait) => error(
                 ErrorKind::Timeout,
-                format!("nothing came from the agent for {}", seconds(wait)),
+                format!("no data from the agent for {}", seconds(wait)),
             )
             .with_hint(address),
             Self::Large(limit) => {
@@ -179,12 +180,12 @@ impl CallError {
                     429 => error(ErrorKind::RateLimited { retry_after }, said)
                         .with_hint("wait a little"),
                     500..=599 => error(ErrorKind::Overloaded, said)
-                        .with_hint("try again later, or ask whoever runs the agent"),
+                        .with_hint("retry later, or ask the operator of the agent"),
                     300..=399 => error(ErrorKind::Agent, said).with_hint(
                         "it sends callers elsewhere, which is not followed: write the address where it is",
                     ),
                     _ => error(ErrorKind::Agent, said)
-                        .with_hint("the message of the agent says what it does not accept"),
+                        .with_hint("the agent's message has the reason"),
                 };
                 found.with_status(status)
             }

@@ -1,4 +1,4 @@
-//! How a provider is reached: its address, its key, its headers.
+//! Connection settings of a provider: its address, its key, its headers.
 
 use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::secret::Secret;
 use crate::wire::{Dialect, Protocol, Target, needs_responses};
 use crate::yaml;
 
-/// A provider with everything that decides how it is reached.
+/// A provider with all settings that affect how it is called.
 pub(super) struct Provider {
     pub(super) protocol: Protocol,
     dialect: Dialect,
@@ -63,7 +63,7 @@ impl Catalogue {
             provider.protocol = written.protocol.unwrap_or(provider.protocol);
             if let Some(url) = &written.base_url {
                 provider.base_url = Some(url.clone());
-                // Whoever wrote the address into a file also decides about the key.
+                // An address from a file also decides whether a key is needed.
                 provider.needs_key = false;
             }
             if let Some(variable) = &written.key_variable {
@@ -103,7 +103,7 @@ impl Catalogue {
         ModelError::new(ErrorKind::UnknownProvider, name, message).with_hint(hint)
     }
 
-    /// The address of a provider, and whether the environment names it.
+    /// Base URL of a provider, and whether it comes from the environment.
     pub(super) fn base_url(&self, provider: &Provider) -> Option<(String, bool)> {
         let own = provider
             .base_url_variables
@@ -117,7 +117,7 @@ impl Catalogue {
         }
     }
 
-    /// The key of a provider. At an address of one's own it may be left out.
+    /// API key of a provider. At a custom address it may be missing.
     pub(super) fn key(
         &self,
         provider: &Provider,
@@ -167,7 +167,7 @@ impl Catalogue {
         let provider = self.provider(name)?;
         let Some((url, is_own)) = self.base_url(&provider) else {
             let variables = provider.base_url_variables.join(" or ");
-            let message = "the provider has no address of its own";
+            let message = "the provider has no default address";
             return Err(ModelError::new(ErrorKind::InvalidBaseUrl, name, message)
                 .with_hint(format!("set {variables}, or `base_url` in models.yaml")));
         };
@@ -210,7 +210,7 @@ fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// `mine` is reached by `MINE_BASE_URL`.
+/// Variable for the base URL: `MINE_BASE_URL` for provider `mine`.
 fn base_url_variable(provider: &str) -> String {
     format!(
         "{}_BASE_URL",
@@ -226,7 +226,7 @@ fn parse_url(name: &ModelName, url: &str) -> Result<Url, ModelError> {
     };
     let parsed = Url::parse(url).map_err(|error| refused(&error.to_string()))?;
     if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
-        return Err(refused("it is no http or https URL"));
+        return Err(refused("it is not an http or https URL"));
     }
     Ok(parsed)
 }

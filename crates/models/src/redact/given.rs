@@ -1,5 +1,5 @@
-//! Secrets that keyrings gave out to this process. No [`Redactor`](super::Redactor) that was made before knows them,
-//! such as that of the log.
+//! Secrets that keyrings returned to this process. A [`Redactor`](super::Redactor) created earlier, such as that of the
+//! log, does not know them.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -7,7 +7,7 @@ use crate::secret::Secret;
 
 static GIVEN: RwLock<Vec<Secret>> = RwLock::new(Vec::new());
 
-/// Remembers a secret that a keyring gave out.
+/// Stores a secret that a keyring returned.
 pub(crate) fn remember(secret: &Secret) {
     let mut given = GIVEN.write().unwrap_or_else(PoisonError::into_inner);
     if !given.iter().any(|known| known.expose() == secret.expose()) {
@@ -15,7 +15,7 @@ pub(crate) fn remember(secret: &Secret) {
     }
 }
 
-/// The secrets that keyrings gave out to this process after the first `known` ones.
+/// Secrets that keyrings returned to this process, after the first `known` ones.
 pub fn secrets_given_out(known: usize) -> Vec<Secret> {
     let given = GIVEN.read().unwrap_or_else(PoisonError::into_inner);
     given.get(known..).unwrap_or_default().to_vec()

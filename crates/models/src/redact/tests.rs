@@ -1,4 +1,4 @@
-//! What the redactor takes out, and what it leaves alone.
+//! Tests of what the redactor replaces, and of what it leaves unchanged.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -26,7 +26,7 @@ const KEY_LIKE: &[&str] = &[
     "authorization: Basic dXNlcjpwYXNz, x",
     "curl -H 'Authorization: token abc'",
     "a\n-----BEGIN RSA PRIVATE KEY-----\nMII\nxyz\n-----END RSA PRIVATE KEY-----\nb",
-    "-----BEGIN PRIVATE KEY-----\nMII cut off",
+    "-----BEGIN PRIVATE KEY-----\nMII truncated",
 ];
 
 #[test]
@@ -128,7 +128,7 @@ proptest! {
         for (before, key, cut) in &pieces {
             text.push_str(before);
             let key = &keys[key % keys.len()];
-            // Sometimes only a part of a key, so that keys meet and overlap.
+            // Sometimes only a part of a key, so that keys touch and overlap.
             text.push_str(&key[cut.min(&(key.len() / 2)).to_owned()..]);
             text.push_str(key);
         }

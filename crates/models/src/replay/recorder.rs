@@ -1,4 +1,4 @@
-//! Adding exchanges to a recording.
+//! Appends exchanges to a recording.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::request_digest::{digest, normalised};
-use super::{Exchange, Failed, VERSION};
+use super::{Exchange, RecordedFailure, VERSION};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::StreamEvent;
 use crate::generate::generate;
@@ -20,8 +20,8 @@ use crate::price::Price;
 use crate::redact::Redactor;
 use crate::request::ChatRequest;
 
-/// A model whose exchanges are added to a file. An exchange is on its line before its last event
-/// is handed out; one that was stopped is not recorded.
+/// A model whose exchanges are appended to a file. An exchange is written before its last event is
+/// passed on; a cancelled one is not recorded.
 pub struct Recorder {
     model: Arc<dyn Model>,
     path: Arc<Path>,
@@ -29,7 +29,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records what the model is asked and answers.
+    /// Records the requests and answers of `model`.
     pub fn new(model: Arc<dyn Model>, path: impl Into<PathBuf>, redactor: Redactor) -> Self {
         Self {
             model,
@@ -70,7 +70,7 @@ impl Model for Recorder {
                     Ok(event) => exchange.events.push(event.clone()),
                     Err(error) if error.kind() == &ErrorKind::Cancelled => {}
                     Err(error) => {
-                        exchange.error = Some(Failed {
+                        exchange.error = Some(RecordedFailure {
                             kind: error.kind().clone(),
                             message: error.message().to_owned(),
                         });
@@ -93,7 +93,7 @@ impl Model for Recorder {
     }
 }
 
-/// What a piece of an answer belongs to.
+/// The part of an answer that a piece belongs to: text, reasoning or a call.
 #[derive(PartialEq)]
 enum Strand {
     Text,
@@ -101,7 +101,7 @@ enum Strand {
     Arguments(usize),
 }
 
-/// The text of a piece, and what it belongs to.
+/// The text of a piece, and the part it belongs to.
 fn strand(event: &mut StreamEvent) -> Option<(Strand, &mut String)> {
     match event {
         StreamEvent::Text(text) => Some((Strand::Text, text)),
@@ -116,7 +116,8 @@ fn strand(event: &mut StreamEvent) -> Option<(Strand, &mut String)> {
     }
 }
 
-/// Hides secrets that came in several pieces: a strand with one is put into its first piece.
+/// Redacts secrets that are split over several pieces: a part that contains one is merged into its
+/// first piece.
 fn hide_split_secrets(events: &mut Vec<StreamEvent>, redactor: &Redactor) {
     let mut strands: Vec<(Strand, String)> = Vec::new();
     for (found, piece) in events.iter_mut().filter_map(strand) {
@@ -144,7 +145,8 @@ fn hide_split_secrets(events: &mut Vec<StreamEvent>, redactor: &Redactor) {
     }
 }
 
-/// Adds a whole line, under a lock. Half a line that a killed program left is ended first.
+/// Appends a complete line, under a lock. An incomplete line left by a killed program is ended
+/// first.
 fn append(path: &Path, exchange: &Exchange, redactor: &Redactor) -> io::Result<()> {
     let value: Value = serde_json::to_value(exchange).map_err(io::Error::other)?;
     let mut line = redactor.value(&value).to_string();

@@ -1,4 +1,4 @@
-//! When two requests are the same: normalising, digesting and comparing them.
+//! Equality of requests: normalises, digests and compares them.
 
 use std::sync::LazyLock;
 
@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use crate::redact::Redactor;
 use crate::request::ChatRequest;
 
-/// What differs from run to run without changing what is asked: our ids, moments in time, and the
-/// random numbers of the marks around what tools say.
+/// Text that differs from run to run without changing the request: generated ids, timestamps, and the random numbers in
+/// the markers around tool output.
 static FLEETING: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"\b01[0-9A-HJKMNP-TV-Z]{24}\b|\bdata-[0-9a-f]{24}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
@@ -18,16 +18,19 @@ static FLEETING: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the pattern is tested")
 });
 
-/// The request as it is recorded and compared: without secrets, without what is fleeting, with
-/// the fields of objects in order, and without what does not change the question.
+/// Start of the system message that describes the machine and the date. A recording is used on other machines too.
+const ENVIRONMENT: &str = "<environment>";
+
+/// The request as it is recorded and compared: without secrets and run-specific values, with sorted object fields, and
+/// without what does not change the request.
 pub(super) fn normalised(request: &ChatRequest, redactor: &Redactor) -> Value {
     let mut value = serde_json::to_value(request).unwrap_or_default();
     without_means(&mut value);
     ordered(&redactor.value(&value))
 }
 
-/// Removes what is no part of the question. The limit of the answer follows from the model that was recorded, and a
-/// recording is another one; recordings of older programs hold it. Tells whether anything was there.
+/// Removes fields that do not belong to the question. The output limit depends on the model that was recorded, and a
+/// recording is a different model; recordings of older programs contain it. Returns whether anything was removed.
 pub(super) fn without_means(request: &mut Value) -> bool {
     let Value::Object(fields) = request else {
         return false;
@@ -37,7 +40,19 @@ pub(super) fn without_means(request: &mut Value) -> bool {
         .iter()
         .filter(|field| fields.remove(**field).is_some())
         .count();
-    removed > 0
+    let has_environment = match fields.get_mut("system") {
+        Some(Value::Array(system)) => {
+            let before = system.len();
+            system.retain(|text| {
+                !text
+                    .as_str()
+                    .is_some_and(|text| text.starts_with(ENVIRONMENT))
+            });
+            system.len() < before
+        }
+        _ => false,
+    };
+    removed > 0 || has_environment
 }
 
 pub(super) fn ordered(value: &Value) -> Value {
@@ -57,7 +72,7 @@ pub(super) fn ordered(value: &Value) -> Value {
     }
 }
 
-/// The digest of a normalised request.
+/// Digest of a normalised request.
 pub(super) fn digest(request: &Value) -> String {
     format!(
         "sha256:{}",
@@ -65,15 +80,15 @@ pub(super) fn digest(request: &Value) -> String {
     )
 }
 
-/// Where two requests part.
+/// The first difference between two requests.
 pub(super) struct Difference {
-    /// How many parts agree before.
+    /// Number of parts that agree before it.
     pub(super) agreeing: usize,
-    /// The first part that differs, in words.
+    /// Description of the first part that differs.
     pub(super) place: String,
 }
 
-/// Compares two normalised requests, the conversation first: it tells most.
+/// Compares two normalised requests, the conversation first, because its differences are the most useful.
 pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
     let list = |value: &Value| value["messages"].as_array().cloned().unwrap_or_default();
     let (old, new) = (list(recorded), list(asked));
@@ -124,7 +139,7 @@ pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
     }
     Difference {
         agreeing: same * 2 + 1,
-        place: "something that an older program recorded in another way".to_owned(),
+        place: "a part that an older version recorded differently".to_owned(),
     }
 }
 

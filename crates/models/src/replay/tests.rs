@@ -1,4 +1,4 @@
-//! Recording and replaying.
+//! Tests of recording and replaying.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn what_was_recorded_is_replayed_event_by_event() {
     let model = replay(&text).expect("a recording");
     let mut later = first.clone();
     later.messages = vec![ChatMessage::user("hello [REDACTED] at 2027-05-05T11:00:00.5Z").into()];
-    // How it comes does not change what was asked.
+    // Streaming or not does not change the request.
     later.stream = false;
     assert_eq!(ask(&model, &later), events);
     second.messages[0] = later.messages[0].clone();
@@ -132,7 +132,7 @@ fn what_is_no_recording_is_refused() {
     }
 }
 
-/// The limit of the answer follows from the model, and a recording is another model.
+/// The output limit depends on the model, and a recording is another model.
 #[test]
 fn a_recording_answers_whatever_the_limit_of_the_answer() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -143,7 +143,7 @@ fn a_recording_answers_whatever_the_limit_of_the_answer() {
     request.max_output_tokens = Some(32_000);
     assert!(ask(&recorder, &request).iter().all(Result::is_ok));
     let text = std::fs::read_to_string(&path).expect("a recording");
-    // As an older program wrote it, with a digest of its own.
+    // As an older program wrote it, with its own digest.
     let mut old: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     old["request"]["max_output_tokens"] = 8192.into();
     old["digest"] = "sha256:00".into();

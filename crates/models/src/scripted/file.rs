@@ -1,4 +1,4 @@
-//! The form of a script.
+//! The file format of a script.
 
 use std::fmt;
 
@@ -13,19 +13,22 @@ use crate::model::Capabilities;
 use crate::price::{Price, WrittenPrice};
 use crate::yaml;
 
-/// A script: answers, and what the model pretends to be.
+/// A script: the answers, and the properties of the simulated model.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Script {
-    /// What the model claims to be able to do; everything when not given.
+    /// Capabilities of the model; all when not given.
     #[serde(default = "everything")]
     pub(super) capabilities: Capabilities,
-    /// What it costs; nothing is known when not given.
+    /// Price of the model; unknown when not given.
     #[serde(default)]
     pub(super) price: Option<WrittenPrice>,
-    /// What happens when the answers are used up.
+    /// Behaviour when the answers are used up.
     #[serde(default)]
     pub(super) at_end: AtEnd,
+    /// Which answers of a request are counted to find the next one.
+    #[serde(default)]
+    pub(super) count: Count,
     pub(super) answers: Vec<Answer>,
 }
 
@@ -37,24 +40,35 @@ fn everything() -> Capabilities {
     }
 }
 
-/// What happens when the answers are used up.
+/// Behaviour when the answers are used up.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AtEnd {
     /// The call fails.
     #[default]
     Fail,
-    /// The last answer is given again.
+    /// The last answer is repeated.
     RepeatLast,
-    /// The first answer is next.
+    /// The script starts over with the first answer.
     StartOver,
 }
 
-/// One answer.
+/// Which answers of a request are counted to find the next one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Count {
+    /// All of them.
+    #[default]
+    Conversation,
+    /// Those since the last question: for an actor that continues the conversation of another.
+    Turn,
+}
+
+/// One scripted answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
-    /// Given whenever this pattern matches the last message, and only then.
+    /// The answer is used whenever this pattern matches the last message, and only then.
     #[serde(default)]
     pub(super) when: Option<Pattern>,
     #[serde(default)]
@@ -63,21 +77,21 @@ pub(super) struct Answer {
     pub(super) text: String,
     #[serde(default)]
     pub(super) calls: Vec<Call>,
-    /// What it took; one token for four bytes when not given.
+    /// Token usage; one token per four bytes when not given.
     #[serde(default)]
     pub(super) usage: Option<Usage>,
     #[serde(default)]
     pub(super) stop: Option<StopReason>,
-    /// How many characters a piece has.
+    /// Number of characters per streamed piece.
     #[serde(default = "usual_chunk")]
     pub(super) chunk: usize,
-    /// The pause before each piece.
+    /// Pause before each piece, in milliseconds.
     #[serde(default)]
     pub(super) delay_ms: u64,
-    /// The pause before the first piece.
+    /// Pause before the first piece, in milliseconds.
     #[serde(default)]
     pub(super) first_delay_ms: Option<u64>,
-    /// What goes wrong before it is given; each failure happens once.
+    /// Failures that occur before the answer; each occurs once.
     #[serde(default)]
     pub(super) failures: Vec<Failure>,
 }
@@ -93,16 +107,16 @@ pub(super) struct Call {
     #[serde(default)]
     pub(super) id: Option<String>,
     pub(super) name: String,
-    /// The arguments as an object.
+    /// Arguments as an object.
     #[serde(default)]
     arguments: Option<Value>,
-    /// The arguments as text, to write what is no JSON.
+    /// Arguments as text, for arguments that are not valid JSON.
     #[serde(default)]
     raw_arguments: Option<String>,
 }
 
 impl Call {
-    /// The arguments as the model writes them.
+    /// Arguments as the model writes them.
     pub(super) fn text(&self) -> String {
         match (&self.raw_arguments, &self.arguments) {
             (Some(raw), _) => raw.clone(),
@@ -112,22 +126,22 @@ impl Call {
     }
 }
 
-/// Something that goes wrong: a status, a cut, or silence.
+/// A simulated failure: a status, a cut, or silence.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Failure {
-    /// The status that the provider answers with; without any of the fields the time runs out.
+    /// HTTP status of the response; without any of the fields the call times out.
     #[serde(default)]
     pub(super) status: Option<u16>,
-    /// How many seconds the provider asks to wait.
+    /// Wait requested by the provider, in seconds.
     #[serde(default)]
     pub(super) retry_after: Option<f64>,
     #[serde(default)]
     pub(super) message: Option<String>,
-    /// The answer is cut after so many characters of its text.
+    /// The answer is cut after this many characters of its text.
     #[serde(default)]
     pub(super) cut_after: Option<usize>,
-    /// Nothing comes at all, until a limit or the caller ends it.
+    /// The provider sends nothing until a limit or the caller ends the call.
     #[serde(default)]
     pub(super) hang: bool,
 }
@@ -146,12 +160,12 @@ impl<'de> Deserialize<'de> for Pattern {
         let text = String::deserialize(deserializer)?;
         Regex::new(&text)
             .map(Self)
-            .map_err(|_| D::Error::custom(format!("`{text}` is no regular expression")))
+            .map_err(|_| D::Error::custom(format!("`{text}` is not a regular expression")))
     }
 }
 
 impl Script {
-    /// Reads a script.
+    /// Parses a script.
     pub(super) fn read(file: &str, text: &str) -> Result<Self, ModelError> {
         let script: Self = yaml::read(file, text)?;
         if script.answers.is_empty() {
@@ -161,10 +175,7 @@ impl Script {
             .price
             .is_some_and(|price| Price::read(&price).is_none())
         {
-            return Err(yaml::broken(
-                file,
-                "the price holds a number that is no price",
-            ));
+            return Err(yaml::broken(file, "the price is not a valid number"));
         }
         for (place, answer) in script.answers.iter().enumerate() {
             let number = place + 1;

@@ -1,4 +1,4 @@
-//! What a script does.
+//! Tests of scripted models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use super::Scripted;
+use super::ScriptedModel;
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Completion, StopReason, StreamEvent};
 use crate::limits::{Limits, RetryPolicy};
@@ -17,7 +17,7 @@ use crate::retry::Persistent;
 
 fn model(text: &str) -> Persistent {
     let name = "scripted/test.yaml".parse().expect("a name");
-    let script = Scripted::read(&name, "test.yaml", text).expect("a script");
+    let script = ScriptedModel::read(&name, "test.yaml", text).expect("a script");
     let policy = RetryPolicy {
         first_pause: Duration::from_millis(1),
         ..RetryPolicy::default()
@@ -50,7 +50,7 @@ fn answers_come_in_order_whatever_the_process_remembers() {
                 .messages
                 .push(ChatMessage::user("magic word").into());
         }
-        // A model made anew each time, as after a restart.
+        // A new model each time, as after a restart.
         let answer = ask(&model(script), &request).expect("an answer");
         assert_eq!(answer.message.text, expected);
         request
@@ -61,6 +61,28 @@ fn answers_come_in_order_whatever_the_process_remembers() {
     let error = ask(&model(script), &request).expect_err("used up");
     assert_eq!(error.kind(), &ErrorKind::NoAnswer);
     assert!(error.to_string().contains("needs number 3"), "{error}");
+}
+
+#[test]
+fn answers_are_counted_from_the_last_question_when_the_script_says_so() {
+    let mut request = ChatRequest::prompt("a");
+    let answer = || ChatMessage::Assistant(crate::AssistantMessage::default());
+    request.messages.push(answer().into());
+    request.messages.push(ChatMessage::user("next").into());
+    let script = "count: turn\nanswers: [{text: one}, {text: two}]";
+    let text = |request: &ChatRequest| {
+        let answer = ask(&model(script), request).expect("an answer");
+        answer.message.text
+    };
+    assert_eq!(text(&request), "one");
+    request.messages.push(answer().into());
+    request.messages.push(
+        ChatMessage::Tool {
+            results: Vec::new(),
+        }
+        .into(),
+    );
+    assert_eq!(text(&request), "two");
 }
 
 #[test]
@@ -181,7 +203,7 @@ fn a_wrong_script_is_refused_with_its_place() {
             "answers:\n- texts: a\n",
             "f.yaml:2:3: there is no field `texts`",
         ),
-        ("answers:\n- when: '['\n", "no regular expression"),
+        ("answers:\n- when: '['\n", "is not a regular expression"),
         ("answers: [{text: a, chunk: 0}]", "at least 1"),
         (
             "answers: [{calls: [{name: a, arguments: {}, raw_arguments: x}]}]",
@@ -189,11 +211,16 @@ fn a_wrong_script_is_refused_with_its_place() {
         ),
         ("answers: [{calls: [{arguments: {}}]}]", "name"),
         ("answers: [{failures: [{status: lots}]}]", "f.yaml:1:"),
-        ("price: {input: -1, output: 0}\nanswers: [{}]", "no price"),
+        (
+            "price: {input: -1, output: 0}\nanswers: [{}]",
+            "is not a valid number",
+        ),
         ("at_end: never\nanswers: [{}]", "never"),
     ] {
         let name = "scripted/f.yaml".parse().expect("a name");
-        let error = Scripted::read(&name, "f.yaml", text).err().expect(text);
+        let error = ScriptedModel::read(&name, "f.yaml", text)
+            .err()
+            .expect(text);
         assert!(error.to_string().contains(said), "{text}: {error}");
         assert_eq!(error.kind(), &ErrorKind::MalformedFile);
     }

@@ -1,4 +1,4 @@
-//! Anthropic's messages.
+//! The Anthropic Messages API.
 
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
-    // The limit is mandatory.
+    // The output limit is mandatory.
     let limit = u64::from(target.largest_answer(request));
     let mut body = json!({
         "model": target.name.model(),
@@ -52,7 +52,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         mark_last(request, &mut tools);
         body["tools"] = tools.into();
     }
-    let is_thinking = think(target, request, limit, &mut body);
+    let is_thinking = request_reasoning(target, request, limit, &mut body);
     let mut messages = messages(target, request, is_thinking);
     if let Some(last) = messages
         .last_mut()
@@ -64,13 +64,14 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(format) = answer_format(target, request) {
         body["output_config"]["format"] = json!({"type": "json_schema", "schema": format.schema});
     }
-    // A model that thinks accepts no temperature.
+    // No temperature is accepted together with reasoning.
     if let Some(temperature) = target.temperature(request)
         && !is_thinking
     {
         body["temperature"] = temperature.into();
     }
-    let choice = ToolChoice::of(request).and_then(|choice| choice.for_anthropic(is_thinking));
+    let choice =
+        ToolChoice::from_request(request).and_then(|choice| choice.for_anthropic(is_thinking));
     let mut choice = choice.unwrap_or_else(|| json!({}));
     if parallel_calls(request) == Some(false) {
         choice["disable_parallel_tool_use"] = true.into();
@@ -83,7 +84,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     }
     for (name, value) in target.options(request) {
         let is_refused = match name {
-            // Newer models refuse `top_p` beside a temperature, and thinking ones below 0.95.
+            // Newer models reject `top_p` next to a temperature, and reasoning ones below 0.95.
             "top_p" => body.get("temperature").is_some() || is_thinking,
             "top_k" => is_thinking,
             _ => false,
@@ -107,7 +108,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     Ok(call)
 }
 
-/// Has everything up to the last block kept in the cache. Thoughts cannot be marked.
+/// Marks the last block for caching, which covers everything before it. Reasoning blocks cannot be marked.
 fn mark_last(request: &ChatRequest, blocks: &mut [Value]) {
     if request.cache
         && let Some(last) = blocks.last_mut()
@@ -117,8 +118,8 @@ fn mark_last(request: &ChatRequest, blocks: &mut [Value]) {
     }
 }
 
-/// Asks the model to think, in the way it understands. Tells whether it will.
-fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -> bool {
+/// Requests reasoning in the form that the model supports. Returns whether it will reason.
+fn request_reasoning(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -> bool {
     let effort = match request.reasoning_effort {
         None | Some(ReasoningEffort::None) => return false,
         Some(effort) => effort,
@@ -129,7 +130,7 @@ fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -
             ReasoningEffort::Medium => "medium",
             _ => "low",
         };
-        // Newer models show no thoughts unless they are asked to.
+        // Newer models return no reasoning text unless it is requested.
         body["thinking"] = json!({"type": "adaptive", "display": "summarized"});
         body["output_config"]["effort"] = word.into();
         return true;
@@ -137,7 +138,7 @@ fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -
     if !target.capabilities.reasoning || !can_go_on_thinking(target, request) {
         return false;
     }
-    // The answer itself needs room behind the thoughts, and thoughts need 1024 at least.
+    // The answer itself needs room after the reasoning, and reasoning needs at least 1024 tokens.
     let budget = u64::from(effort.budget()).min(limit.saturating_sub(1024));
     if budget < 1024 {
         return false;
@@ -146,12 +147,12 @@ fn think(target: &Target, request: &ChatRequest, limit: u64, body: &mut Value) -
     true
 }
 
-/// Whether the answers since the last question begin with signed thoughts. Where they do not, as after another model,
-/// a request that asks for thoughts is refused.
+/// Whether the answers since the last user request begin with signed reasoning blocks. Where they do not, as after
+/// another model, a request with reasoning is rejected.
 fn can_go_on_thinking(target: &Target, request: &ChatRequest) -> bool {
     for (index, message) in request.messages.iter().enumerate().rev() {
         match message.as_ref() {
-            // What the user says right behind results is one message with them, and no new question.
+            // A user message directly after tool results is merged with them and does not count as a new request.
             ChatMessage::User { .. } => {
                 let before = index.checked_sub(1).map(|before| &request.messages[before]);
                 let is_behind = |before: &std::sync::Arc<ChatMessage>| {
@@ -180,7 +181,7 @@ fn is_thought(block: &Value) -> bool {
 fn messages(target: &Target, request: &ChatRequest, is_thinking: bool) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
     let mut add = |role: &str, blocks: Vec<Value>| {
-        // Results of tools and what the person says next are one message.
+        // Tool results and the next user message are merged into one message.
         if let Some(last) = messages.last_mut()
             && last["role"] == role
             && let Some(known) = last["content"].as_array_mut()
@@ -208,7 +209,7 @@ fn messages(target: &Target, request: &ChatRequest, is_thinking: bool) -> Vec<Va
                         })
                     })
                     .collect();
-                // A failed result is a text: its pictures come behind all results.
+                // A failed result must be text, so its images follow after all results.
                 let failed = results.iter().filter(|result| result.is_error);
                 blocks.extend(pictures(failed).iter().map(user_block));
                 add("user", blocks);
@@ -218,7 +219,7 @@ fn messages(target: &Target, request: &ChatRequest, is_thinking: bool) -> Vec<Va
     messages
 }
 
-/// A result: a text, or a text with pictures behind it. A failed one is a text that is not empty.
+/// Content of a result: text, or text followed by images. A failed one is non-empty text.
 fn result_content(result: &ToolResult) -> Value {
     if result.is_error && result.content.trim().is_empty() {
         return "The call failed without a message.".into();
@@ -226,7 +227,7 @@ fn result_content(result: &ToolResult) -> Value {
     if result.pictures.is_empty() || result.is_error {
         return result.content.as_str().into();
     }
-    // An empty text is refused.
+    // Empty text is rejected.
     let is_said = !result.content.trim().is_empty();
     let text = is_said.then(|| json!({"type": "text", "text": result.content}));
     let pictures = result.pictures.iter();
@@ -247,8 +248,8 @@ fn user_block(part: &UserPart) -> Value {
     }
 }
 
-/// The blocks of an answer in the order in which they came: signatures are only valid so. Thoughts are accepted only
-/// where the answer begins with one, and not as its last block.
+/// Blocks of an answer in their original order: signatures are only valid in that order. Reasoning is accepted only
+/// where the answer begins with it, and not as its last block.
 fn assistant(target: &Target, answer: &AssistantMessage, is_thinking: bool) -> Vec<Value> {
     let mut blocks = all_blocks(target, answer);
     let is_in_order = is_thinking && blocks.first().is_some_and(is_thought);
@@ -267,7 +268,7 @@ fn all_blocks(target: &Target, answer: &AssistantMessage) -> Vec<Value> {
     let mut written = 0;
     let mut say = |blocks: &mut Vec<Value>, to: usize| {
         let text = answer.text.get(written..to).unwrap_or_default();
-        // An empty or blank text is refused.
+        // Empty or blank text is rejected.
         if !text.trim().is_empty() {
             blocks.push(json!({"type": "text", "text": text}));
         }
@@ -300,7 +301,7 @@ fn tool_use(call: &crate::message::ToolCall) -> Value {
     json!({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call)})
 }
 
-/// Thoughts without a signature are not accepted back.
+/// Converts a reasoning block; one without a signature is not accepted back.
 fn thinking_block(thought: &Reasoning) -> Option<Value> {
     let seal = thought.seal.as_ref()?;
     if let Some(data) = seal.get("redacted") {
@@ -310,16 +311,16 @@ fn thinking_block(thought: &Reasoning) -> Option<Value> {
     Some(json!({"type": "thinking", "thinking": thought.text, "signature": signature}))
 }
 
-/// What a block of a streamed answer is.
+/// Kind of a block of a streamed answer.
 enum Block {
     Other,
     Call(usize),
 }
 
-/// Reads answers.
+/// Parses answers.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The open blocks with the provider's index.
+    /// Open blocks with the provider's index.
     blocks: Vec<(u64, Block)>,
     stop: Option<StopReason>,
 }
@@ -348,7 +349,7 @@ impl Decoder for Reader {
                 usage(&value["usage"], answer);
             }
             "message_stop" => answer.stop(self.stop.take().unwrap_or(StopReason::EndTurn)),
-            // `ping`, and whatever will be added.
+            // `ping`, and future event types.
             _ => {}
         }
         Ok(())
@@ -359,7 +360,7 @@ impl Decoder for Reader {
             return Err(Fault::Reported(body.clone()));
         }
         if !body["content"].is_array() {
-            return Err(Fault::Malformed("the answer holds no `content`".to_owned()));
+            return Err(Fault::Malformed("the response has no `content`".to_owned()));
         }
         for block in items(body, "/content") {
             if let Block::Call(index) = begin(block, answer) {
@@ -414,7 +415,7 @@ fn begin(block: &Value, answer: &mut Assembler) -> Block {
     Block::Other
 }
 
-/// A signature may come in pieces, which are put one behind the other and never looked at.
+/// Appends to a signature. It may arrive in pieces, which are concatenated and never interpreted.
 fn sign(piece: &str, answer: &mut Assembler) {
     if piece.is_empty() {
         return;
@@ -435,8 +436,8 @@ fn stop_reason(reason: &str) -> StopReason {
     }
 }
 
-/// Counts are cumulative, and a later event may leave some of them out. The cached tokens are
-/// counted apart from the rest of the input.
+/// Reads token counts. They are cumulative, and a later event may omit some of them. Cached tokens are counted
+/// separately from the rest of the input.
 fn usage(usage: &Value, answer: &mut Assembler) {
     let found = &mut answer.usage;
     if usage["input_tokens"].is_u64() {

@@ -1,8 +1,8 @@
-//! A request as every provider accepts it: names of tools, ids of calls, pairs of calls and results, pictures, and
-//! no empty messages.
+//! Normalises a request so that every provider accepts it: tool names, call ids, pairs of calls and results, images,
+//! and no empty messages.
 //!
-//! Sessions hold what really happened: interrupted calls, names that a model made up, answers of other providers.
-//! Each of these makes a provider refuse the whole conversation, so they are put right on the way out.
+//! Sessions contain what really happened: interrupted calls, tool names that a model made up, answers of other
+//! providers. Each of these makes a provider reject the whole conversation, so they are corrected before sending.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -18,16 +18,16 @@ use crate::message::{
 };
 use crate::request::ChatRequest;
 
-/// The longest name of a tool that `OpenAI` and Gemini accept.
+/// Maximum length of a tool name that OpenAI and Gemini accept.
 const LONGEST_NAME: usize = 64;
-/// The longest id of a call that `OpenAI` accepts.
+/// Maximum length of a call id that OpenAI accepts.
 const LONGEST_ID: usize = 40;
-/// The longest description of a tool that `OpenAI`'s chat completions accept, in characters.
+/// Maximum length of a tool description that OpenAI's chat completions accept, in characters.
 const LONGEST_DESCRIPTION: usize = 1024;
-/// The calls of one answer that `OpenAI`'s chat completions accept.
+/// Maximum number of calls in one answer that OpenAI's chat completions accept.
 const MOST_CALLS: usize = 128;
 
-/// The names of tools on the wire, both ways.
+/// Mapping between the caller's tool names and those sent to the provider.
 #[derive(Debug, Default)]
 pub(crate) struct ToolNames {
     sent: HashMap<String, String>,
@@ -35,10 +35,10 @@ pub(crate) struct ToolNames {
 }
 
 impl ToolNames {
-    /// Names for the tools of a request. Two that would be the same are told apart by a digest.
+    /// Assigns names to the tools of a request. Names that would collide get a digest.
     pub(crate) fn new(tools: &[ToolDefinition]) -> Self {
         let mut names = Self::default();
-        // Names that can stay as they are have the first choice.
+        // Names that can stay unchanged are assigned first.
         let (fine, odd): (Vec<&ToolDefinition>, Vec<&ToolDefinition>) = tools
             .iter()
             .partition(|tool| clean_name(&tool.name) == tool.name);
@@ -60,13 +60,13 @@ impl ToolNames {
         }
     }
 
-    /// The name of a tool as the caller knows it.
+    /// The caller's name of a tool.
     pub(crate) fn own<'a>(&'a self, sent: &'a str) -> &'a str {
         self.own.get(sent).map_or(sent, String::as_str)
     }
 }
 
-/// A name that every provider accepts: it begins with a letter or `_` and goes on with letters, digits, `_` and `-`.
+/// A name that every provider accepts: a letter or `_`, followed by letters, digits, `_` and `-`.
 fn clean_name(name: &str) -> Cow<'_, str> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
@@ -86,7 +86,7 @@ fn clean_name(name: &str) -> Cow<'_, str> {
     clean.into()
 }
 
-/// The beginning of a text of ASCII with a digest of the original behind it.
+/// The beginning of an ASCII text followed by a digest of the original.
 fn with_digest(clean: &str, original: &str, longest: usize) -> String {
     let digest = hex::encode(Sha256::digest(original));
     let beginning: String = clean.chars().take(longest - 13).collect();
@@ -102,7 +102,7 @@ fn clean_id(id: &str) -> String {
     with_digest(&clean, id, LONGEST_ID)
 }
 
-/// The request as the provider accepts it.
+/// Returns the request in a form that the provider accepts.
 pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames) -> ChatRequest {
     let mut known = HashSet::new();
     let tools = request
@@ -125,7 +125,7 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
     while let Some(message) = all.next() {
         let is_answer = matches!(message.as_ref(), ChatMessage::Assistant(_));
         if is_answer && matches!(messages.last(), Some(ChatMessage::Assistant(_))) {
-            // Two answers in a row would become one, in an order that no model gives.
+            // Two consecutive answers would be merged into one, in an order that no model produces.
             messages.push(ChatMessage::user("Continue."));
         }
         match message.as_ref() {
@@ -159,12 +159,12 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
                     messages.extend(in_portions(target, answer, results));
                 }
             }
-            // A result without a call means nothing to a model.
+            // A result without a call is meaningless to a model.
             ChatMessage::Tool { .. } => {}
         }
     }
     if !matches!(messages.first(), Some(ChatMessage::User { .. })) {
-        let begun = ChatMessage::user("(The conversation began before this.)");
+        let begun = ChatMessage::user("(Earlier messages are omitted.)");
         messages.insert(0, begun);
     }
     if matches!(messages.last(), Some(ChatMessage::Assistant(_))) {
@@ -187,7 +187,7 @@ pub(super) fn accepted(target: &Target, request: &ChatRequest, names: &ToolNames
     }
 }
 
-/// The description of a tool, never empty. What `OpenAI` does not accept of it goes to the schema of the parameters, whose
+/// Description of a tool, never empty. Text beyond OpenAI's limit moves to the schema of the parameters, whose
 /// descriptions have no limit.
 fn described(target: &Target, tool: &ToolDefinition, mut schema: Value) -> (String, Value) {
     let text = tool.description.trim();
@@ -199,7 +199,7 @@ fn described(target: &Target, tool: &ToolDefinition, mut schema: Value) -> (Stri
     if !is_limited || text.chars().count() <= LONGEST_DESCRIPTION {
         return (tool.description.clone(), schema);
     }
-    // Cut between two words, with room for the dots.
+    // Cut between two words, with room for the ellipsis.
     let end = text
         .char_indices()
         .nth(LONGEST_DESCRIPTION - 2)
@@ -218,7 +218,7 @@ fn described(target: &Target, tool: &ToolDefinition, mut schema: Value) -> (Stri
     (format!("{} …", &text[..end]), schema)
 }
 
-/// An answer and the results of its calls, in as many pieces as the provider needs.
+/// Splits an answer and the results of its calls into as many messages as the provider needs.
 fn in_portions(
     target: &Target,
     mut answer: AssistantMessage,
@@ -282,7 +282,7 @@ fn exchange(
     (answer, results)
 }
 
-/// Calls and results as texts, for a request that offers no tools: without tools their blocks are refused.
+/// Calls and results as text, for a request that offers no tools: without tools, providers reject call blocks.
 fn in_words(answer: &AssistantMessage, results: &[ToolResult]) -> [ChatMessage; 2] {
     let mut text = answer.text.trim().to_owned();
     for call in &answer.calls {

@@ -1,4 +1,4 @@
-//! What a failed response means. Providers differ in words; the kinds are ours.
+//! Classifies failed responses of providers, whose error formats differ, by [`ErrorKind`].
 
 use std::time::{Duration, SystemTime};
 
@@ -10,17 +10,17 @@ use crate::error::{ErrorKind, ModelError};
 use crate::limits::retry_after;
 use crate::redact::Redactor;
 
-/// The most characters of a provider's message that are repeated.
+/// Maximum number of characters of a provider's message that are shown.
 const LONGEST_MESSAGE: usize = 600;
 
-/// A failure as it came: by status and body, or in the middle of a stream.
+/// A failure as received: a status and body, or an event in the middle of a stream.
 pub(crate) struct Reply<'a> {
     pub(crate) status: Option<u16>,
     pub(crate) headers: Option<&'a HeaderMap>,
     pub(crate) body: Value,
 }
 
-/// The error that a failed response stands for.
+/// Converts a failed response into an error.
 pub(crate) fn failure(target: &Target, reply: &Reply<'_>, redactor: &Redactor) -> ModelError {
     let message = message(&reply.body);
     let asked = asked_pause(reply.headers);
@@ -43,7 +43,7 @@ pub(crate) fn failure(target: &Target, reply: &Reply<'_>, redactor: &Redactor) -
     }
 }
 
-/// What the provider says, wherever it says it.
+/// The provider's message, wherever the body holds it.
 fn message(body: &Value) -> String {
     let body = body
         .as_array()
@@ -112,7 +112,7 @@ fn kind(reply: &Reply<'_>, message: &str, retry_after: Option<Duration>) -> Erro
     if has(&["insufficient_quota", "billing"]) || says(&["credit balance is too low"]) {
         return ErrorKind::QuotaExceeded;
     }
-    // An event within a stream has no status of its own, but may name one.
+    // An event within a stream has no status of its own, but may contain one.
     let named = || {
         let code = body.pointer("/error/code").or_else(|| body.get("code"))?;
         u16::try_from(code.as_u64()?).ok()
@@ -128,7 +128,7 @@ fn kind(reply: &Reply<'_>, message: &str, retry_after: Option<Duration>) -> Erro
     }
 }
 
-/// What a status means when the body says nothing more.
+/// Kind of error for a status when the body says nothing more.
 pub(crate) fn kind_of_status(status: u16, retry_after: Option<Duration>) -> ErrorKind {
     match status {
         401 | 403 => ErrorKind::Auth,

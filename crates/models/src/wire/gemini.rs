@@ -1,4 +1,4 @@
-//! Google's Gemini.
+//! The Google Gemini API.
 
 use reqwest::header::HeaderName;
 use serde_json::{Value, json};
@@ -17,10 +17,10 @@ use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
 
-/// What Gemini 3 accepts in place of a signature for calls that another model made.
+/// Value that Gemini 3 accepts instead of a signature for calls that another model made.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The texts at which an answer may be made to end.
+/// Maximum number of stop sequences.
 const MOST_STOPS: usize = 5;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
@@ -39,7 +39,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             .iter()
             .map(|tool| {
                 let mut declared = json!({"name": tool.name, "description": tool.description});
-                // A function without parameters has no schema of them.
+                // A function without parameters must not have a parameter schema.
                 if tool.input_schema.get("properties").is_some() {
                     declared["parametersJsonSchema"] = tool.input_schema.clone();
                 }
@@ -92,7 +92,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         let place = if is_outer { &mut body } else { &mut options };
         add_options(place, std::iter::once((name.as_str(), value)));
     }
-    if let Some(config) = ToolChoice::of(request).and_then(ToolChoice::for_gemini) {
+    if let Some(config) = ToolChoice::from_request(request).and_then(ToolChoice::for_gemini) {
         body["toolConfig"] = config;
     }
     body["generationConfig"] = options;
@@ -118,7 +118,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     Ok(call)
 }
 
-/// The tokens to think with. The larger model of 2.5 cannot be kept from thinking.
+/// Reasoning token budget. The larger 2.5 model cannot turn reasoning off.
 fn budget(target: &Target, effort: ReasoningEffort) -> u32 {
     if target.name.model().starts_with("gemini-2.5-pro") {
         effort.budget().max(128)
@@ -127,7 +127,7 @@ fn budget(target: &Target, effort: ReasoningEffort) -> u32 {
     }
 }
 
-/// The provider's name of a parameter: `top_p` is `topP`.
+/// The provider's spelling of a parameter: `top_p` becomes `topP`.
 fn parameter_name(name: &str) -> String {
     let mut parts = name.split('_');
     let mut written = parts.next().unwrap_or_default().to_owned();
@@ -179,14 +179,14 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
     if !answer.text.is_empty() {
         parts.push(json!({"text": answer.text}));
     }
-    // A signature that came with a text goes back beside it.
+    // A signature that came with a text goes back next to it.
     let own = |provider: &str| provider == target.name.provider();
     let seals = answer.reasoning.iter().filter(|found| own(&found.provider));
     parts.extend(seals.filter_map(|found| {
         let signature = found.seal.as_ref()?.get("thought_signature")?;
         Some(json!({"text": "", "thoughtSignature": signature}))
     }));
-    // The first call of an answer has to be signed where the model decides itself how long it thinks.
+    // The first call of an answer must be signed where the model decides itself how long it reasons.
     let is_signed = target.thinking == Thinking::Adaptive;
     parts.extend(answer.calls.iter().enumerate().map(|(index, call)| {
         let mut part = json!({"functionCall": {"name": call.name, "args": arguments_object(call)}});
@@ -200,7 +200,7 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
     parts.into()
 }
 
-/// Reads answers. A streamed one is a row of documents of the same form as a whole one.
+/// Parses answers. A streamed answer is a sequence of documents in the format of a complete one.
 pub(super) struct Reader;
 
 impl Decoder for Reader {
@@ -248,7 +248,7 @@ impl Decoder for Reader {
         Ok(())
     }
 
-    /// The counts may come last.
+    /// Token counts may come last.
     fn reads_to_the_end(&self) -> bool {
         true
     }

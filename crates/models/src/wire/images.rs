@@ -1,29 +1,29 @@
-//! Images as a provider accepts them: their types, their sizes, and how many a request may hold.
+//! Provider limits for images: media types, sizes, and number per request.
 //!
-//! An image that cannot be sent is replaced by a note that tells the model what is missing and why. Where a request
-//! holds too many, the oldest go first.
+//! A note replaces an image that cannot be sent, with the reason for the model. If a request contains too many images,
+//! the oldest are removed first.
 
 use std::collections::BTreeMap;
 
 use super::{Dialect, Protocol, Target};
 use crate::message::{ChatMessage, Picture, UserPart};
 
-/// The largest picture that Anthropic accepts: 5 MiB as base64.
+/// Maximum image size that Anthropic accepts, in bytes: 5 MiB as base64.
 const LARGEST_FOR_ANTHROPIC: usize = 5 * 1024 * 1024 / 4 * 3;
-/// The largest picture that the others are given; Gemini accepts 20 MB for a whole request.
+/// Maximum image size for other providers, in bytes; Gemini accepts 20 MB for a whole request.
 const LARGEST: usize = 12_000_000;
-/// The longest side that Anthropic accepts, in pixels, and the longest in a request with more than [`MANY`] images.
+/// Maximum side length in pixels that Anthropic accepts, and the maximum in a request with more than [`MANY`] images.
 const LONGEST_SIDE: u32 = 8000;
 const LONGEST_SIDE_OF_MANY: u32 = 2000;
 const MANY: usize = 20;
 
-/// Whether Anthropic's rules hold, at its own address or behind `OpenRouter`.
+/// Whether Anthropic's rules apply, directly or through OpenRouter.
 fn is_claude(target: &Target) -> bool {
     target.protocol == Protocol::Anthropic
         || target.dialect == Dialect::OpenRouter && target.name.model().starts_with("anthropic/")
 }
 
-/// The number of images that the provider accepts in a request.
+/// Maximum number of images per request.
 fn most_images(target: &Target) -> usize {
     if is_claude(target) {
         let window = target.capabilities.context_window;
@@ -34,13 +34,13 @@ fn most_images(target: &Target) -> usize {
         (Protocol::OpenaiChat, Dialect::Groq) => 5,
         (Protocol::OpenaiChat, Dialect::Azure) => 50,
         (Protocol::OpenaiChat | Protocol::OpenaiResponses, _) => 500,
-        // Documented are 3,600; fewer were accepted when it was tried.
+        // 3,600 are documented; fewer were accepted in a test.
         (Protocol::Gemini, _) => 2000,
         (Protocol::Anthropic | Protocol::Ollama, _) => usize::MAX,
     }
 }
 
-/// The bytes of a request that the provider accepts, with a little room for what is between us.
+/// Maximum size of a request in bytes, with some room for proxies in between.
 pub(super) fn most_bytes(target: &Target, has_images: bool) -> usize {
     match (target.protocol, target.dialect) {
         (Protocol::Anthropic, _) => 32_000_000,
@@ -51,15 +51,15 @@ pub(super) fn most_bytes(target: &Target, has_images: bool) -> usize {
     }
 }
 
-/// A picture of a conversation, as far as limits need to know it.
+/// Size of an image in a conversation, as far as the limits need it.
 struct ImageSize {
-    /// In base64.
+    /// Size as base64.
     bytes: usize,
-    /// Nothing where the head of the file does not tell it.
+    /// `None` when the file header does not contain it.
     longest_side: Option<u32>,
 }
 
-/// The images of a conversation, the oldest first.
+/// The images of a conversation, oldest first.
 fn images<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Vec<ImageSize> {
     let size = |data: &[u8]| ImageSize {
         bytes: data.len().div_ceil(3) * 4,
@@ -84,7 +84,7 @@ fn images<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Vec<ImageSize>
     found
 }
 
-/// Replaces images by notes with the reasons, by the number of the image.
+/// Replaces images, by their number, with notes that give the reasons.
 fn leave_out<'a>(
     messages: impl Iterator<Item = &'a mut ChatMessage>,
     reasons: &BTreeMap<usize, String>,
@@ -121,8 +121,8 @@ fn leave_out<'a>(
     }
 }
 
-/// Takes out what is too much for one request. A quarter of the limit goes at a time, so that the beginning of the
-/// conversation stays the same for a while and providers can go on using their cache of it.
+/// Removes images beyond the limit of one request. A quarter of the limit is removed at a time, so that the beginning
+/// of the conversation stays unchanged for a while and provider caches remain valid.
 pub(super) fn limit(target: &Target, messages: &mut [ChatMessage]) {
     let all = images(messages.iter());
     let most = most_images(target);
@@ -154,7 +154,7 @@ pub(super) fn limit(target: &Target, messages: &mut [ChatMessage]) {
     leave_out(messages.iter_mut(), &reasons);
 }
 
-/// Takes the oldest images out of a request that is so many bytes too large. Tells whether there was one.
+/// Removes the oldest images from a request that is `excess` bytes too large. Returns whether there was one.
 pub(super) fn shrink(
     target: &Target,
     messages: &mut [std::sync::Arc<ChatMessage>],
@@ -176,7 +176,7 @@ pub(super) fn shrink(
     !reasons.is_empty()
 }
 
-/// A part of a user's message as the provider accepts it; nothing for an empty text.
+/// A part of a user message in a form that the provider accepts; `None` for empty text.
 pub(super) fn user_part(target: &Target, part: &UserPart) -> Option<UserPart> {
     match part {
         UserPart::Text(text) if text.trim().is_empty() => None,
@@ -188,7 +188,7 @@ pub(super) fn user_part(target: &Target, part: &UserPart) -> Option<UserPart> {
     }
 }
 
-/// The pictures of a result that the provider accepts; notes on the others go to its text.
+/// The images of a result that the provider accepts; notes about the others are appended to its text.
 pub(super) fn accepted(
     target: &Target,
     pictures: Vec<Picture>,
@@ -214,7 +214,7 @@ fn note(media_type: &str, data: &[u8], why: &str) -> String {
     )
 }
 
-/// Why the provider refuses a picture, whatever else is in the request.
+/// Reason why the provider rejects an image, independent of the rest of the request.
 fn refusal(target: &Target, media_type: &str, data: &[u8]) -> Option<String> {
     let types: &[&str] = match target.protocol {
         Protocol::Gemini => &[
@@ -244,7 +244,7 @@ fn refusal(target: &Target, media_type: &str, data: &[u8]) -> Option<String> {
         .then(|| format!("the provider accepts {LONGEST_SIDE} pixels a side at most"))
 }
 
-/// Width and height of a PNG, GIF, JPEG or WebP file, as far as its head says.
+/// Width and height of a PNG, GIF, JPEG or WebP file, from its header.
 fn dimensions(data: &[u8]) -> Option<(u32, u32)> {
     let big = |at: usize| {
         let bytes = data.get(at..at + 2)?;
@@ -279,7 +279,7 @@ fn dimensions(data: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     while *data.get(at)? == 0xff {
         let marker = *data.get(at + 1)?;
-        // A frame header, besides the three markers in its range that are none.
+        // A frame header, except the three markers in this range that are not.
         if (0xc0..=0xcf).contains(&marker) && ![0xc4, 0xc8, 0xcc].contains(&marker) {
             return Some((big(at + 7)?, big(at + 5)?));
         }
@@ -307,7 +307,7 @@ mod tests {
         };
         let lossy = b"\0\0\0\x9d\x01\x2a\x02\x01\x03\x00";
         assert_eq!(webp(b"VP8 ", lossy), Some((258, 3)));
-        // 257 less one, and 4 less one from bit 14 on.
+        // 257 minus one, and 4 minus one from bit 14 on.
         assert_eq!(webp(b"VP8L", b"\x2f\x00\xc1\x00\x00"), Some((257, 4)));
         assert_eq!(webp(b"VP8X", b"\0\0\0\0\x01\x01\0\x02\0\0"), Some((258, 3)));
         assert_eq!(webp(b"ALPH", b"\0\0\0\0\x01\x01\0\x02\0\0"), None);

@@ -1,7 +1,7 @@
-//! The wire formats of providers: how a request is written, how an answer is read.
+//! Wire formats of providers: how requests are written and answers parsed.
 //!
-//! A format is a pair of functions, and knows neither connections nor time limits. Reading is
-//! tolerant: unknown fields and events are passed over, because providers add them at any time.
+//! A format is a pair of functions and knows neither connections nor time limits. Parsing is tolerant: unknown fields
+//! and events are skipped, because providers add them at any time.
 
 mod anthropic;
 mod conversation;
@@ -33,24 +33,24 @@ use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
 use crate::secret::Secret;
 
-/// How a provider is spoken to.
+/// API protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
-    /// OpenAI's chat completions, which most others speak too.
+    /// OpenAI Chat Completions, which most other providers support too.
     OpenaiChat,
-    /// OpenAI's responses.
+    /// OpenAI Responses.
     OpenaiResponses,
-    /// Anthropic's messages.
+    /// Anthropic Messages.
     Anthropic,
-    /// Google's Gemini.
+    /// Google Gemini.
     Gemini,
-    /// Ollama's own.
+    /// Ollama's native API.
     Ollama,
 }
 
 impl Protocol {
-    /// Its name in files and reports.
+    /// Name in files and reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenaiChat => "openai-chat",
@@ -63,7 +63,7 @@ impl Protocol {
 }
 
 impl Protocol {
-    /// The most tools that a request may declare. Servers with `OpenAI`'s interface follow its limit or have none.
+    /// Maximum number of tools per request. Servers with OpenAI's interface follow its limit or have none.
     pub(crate) const fn max_tools(self) -> Option<u64> {
         match self {
             Self::OpenaiChat | Self::OpenaiResponses => Some(128),
@@ -73,10 +73,10 @@ impl Protocol {
     }
 }
 
-/// In what a provider differs from the protocol it speaks.
+/// Deviations of a provider from its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Dialect {
-    /// In nothing that is known: any server with a compatible interface.
+    /// No known deviations: any compatible server.
     #[default]
     Plain,
     OpenAi,
@@ -87,7 +87,7 @@ pub(crate) enum Dialect {
     OpenRouter,
 }
 
-/// The smallest limit of output tokens that is sent because the context window holds no more.
+/// Minimum output token limit that is sent even when the context window has less room left.
 const LEAST_ANSWER: u32 = 1024;
 
 /// A model at its provider: everything a request needs besides the conversation.
@@ -103,12 +103,12 @@ pub(crate) struct Target {
     pub(crate) thinking: Thinking,
     /// Whether the model accepts `temperature` and `top_p`.
     pub(crate) accepts_sampling: bool,
-    /// The version of the interface, which only Azure wants to be told.
+    /// API version; only used for Azure.
     pub(crate) api_version: String,
 }
 
 impl Target {
-    /// The base URL with a path behind it.
+    /// Appends a path to the base URL.
     fn url(&self, path: &str) -> Url {
         let mut url = self.base_url.clone();
         let base = url.path().trim_end_matches('/').to_owned();
@@ -116,8 +116,8 @@ impl Target {
         url
     }
 
-    /// The same, for an interface whose paths begin with a version that people may have put into
-    /// the base URL already.
+    /// Like [`Self::url`], for an API whose paths begin with a version that the configured base URL may already
+    /// contain.
     fn versioned_url(&self, version: &str, path: &str) -> Url {
         if self
             .base_url
@@ -131,14 +131,14 @@ impl Target {
         }
     }
 
-    /// The limit of output tokens to send, if the request names one.
+    /// The output token limit to send, if the request sets one.
     fn output_limit(&self, request: &ChatRequest) -> Option<u32> {
         request.max_output_tokens?;
         Some(self.largest_answer(request))
     }
 
-    /// The limit of output tokens: never above the model's own, which after a fallback is another than the one the
-    /// request was made for, nor above what the request leaves of the context window.
+    /// The output token limit: never above the model's own limit, which differs after a fallback from that of the model
+    /// the request was made for, nor above what the request leaves of the context window.
     fn largest_answer(&self, request: &ChatRequest) -> u32 {
         let limit = self.capabilities.output_tokens(request.max_output_tokens);
         let Some(window) = self.capabilities.context_window else {
@@ -146,11 +146,11 @@ impl Target {
         };
         let left = window.saturating_sub(estimated_tokens(request, Estimate::High));
         let left = u32::try_from(left).unwrap_or(u32::MAX);
-        // With less than this an answer is not worth asking for; the provider may count fewer tokens than we do.
+        // An answer with less room is not worth requesting; the provider may also count fewer tokens than the estimate.
         limit.min(left.max(LEAST_ANSWER))
     }
 
-    /// The temperature to send, where the model accepts one, within the provider's range.
+    /// The temperature to send, where the model accepts one, clamped to the provider's range.
     fn temperature(&self, request: &ChatRequest) -> Option<f64> {
         let highest = match (self.protocol, self.dialect) {
             (Protocol::Anthropic, _) => 1.0,
@@ -166,7 +166,7 @@ impl Target {
     }
 }
 
-/// Writes a request, in the form that the provider accepts.
+/// Writes a request in the format of the provider.
 pub(crate) fn write(
     target: &Target,
     request: &ChatRequest,
@@ -198,33 +198,33 @@ pub(crate) fn write(
     Ok(call)
 }
 
-/// Reads an answer, event by event or whole.
+/// Parses an answer, event by event or as a whole.
 pub(crate) trait Decoder: Send {
-    /// One event of a streamed answer.
+    /// Parses one event of a streamed answer.
     fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault>;
 
-    /// An answer that came as one document.
+    /// Parses an answer that came as one document.
     fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault>;
 
-    /// The stream ended as it should.
+    /// Called when the stream ended regularly.
     fn end(&mut self, _answer: &mut Assembler) {}
 
-    /// Whether more may follow after the provider said why the answer ended.
+    /// Whether events may follow the one that contains the stop reason.
     fn reads_to_the_end(&self) -> bool {
         false
     }
 }
 
-/// What a decoder can find wrong.
+/// Errors of a decoder.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The provider reports a failure; the value says what it is.
+    /// The provider reports a failure; the value describes it.
     Reported(Value),
-    /// What came is no answer.
+    /// The data is not an answer.
     Malformed(String),
 }
 
-/// The reader of a protocol's answers.
+/// Framing and decoder of a target's protocol.
 pub(crate) fn decoder(target: &Target) -> (Framing, Box<dyn Decoder>) {
     match target.protocol {
         Protocol::OpenaiChat => (Framing::Events, Box::new(openai_chat::Reader::default())),
@@ -241,7 +241,7 @@ pub(crate) fn decoder(target: &Target) -> (Framing, Box<dyn Decoder>) {
 fn parse(data: &str) -> Result<Value, Fault> {
     serde_json::from_str(data).map_err(|error| {
         let beginning: String = data.chars().take(80).collect();
-        Fault::Malformed(format!("an event is no JSON ({error}): {beginning}"))
+        Fault::Malformed(format!("an event is not JSON ({error}): {beginning}"))
     })
 }
 
@@ -266,8 +266,8 @@ fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// The arguments of a call as an object, for providers that want one back. What is no object is
-/// wrapped, so that the model sees what it wrote.
+/// The arguments of a call as an object, for providers that require one. Other values are wrapped, so that the model
+/// sees what it wrote.
 fn arguments_object(call: &ToolCall) -> Value {
     if call.arguments.trim().is_empty() {
         return json!({});
@@ -286,7 +286,7 @@ fn arguments_text(call: &ToolCall) -> String {
     }
 }
 
-/// The generation of a model of `OpenAI`: 5.1 for `gpt-5.1-codex`. Nothing for other names.
+/// Generation of an OpenAI model: 5.1 for `gpt-5.1-codex`. `None` for other names.
 pub(crate) fn gpt_generation(model: &str) -> Option<(u32, u32)> {
     let mut numbers = model.strip_prefix("gpt-")?.split('-').next()?.split('.');
     let major = numbers.next()?.parse().ok()?;
@@ -294,14 +294,14 @@ pub(crate) fn gpt_generation(model: &str) -> Option<(u32, u32)> {
     Some((major, minor))
 }
 
-/// Whether a model of `OpenAI` calls tools while it reasons only over the responses interface. Chat completions refuse
+/// Whether an OpenAI model supports tool calls with reasoning only over the Responses API. Chat Completions rejects
 /// function tools together with an effort from `gpt-5.2` on, and from `gpt-5.6` on without an effort too.
 pub(crate) fn needs_responses(model: &str) -> bool {
     gpt_generation(model).is_some_and(|generation| generation >= (5, 2))
 }
 
-/// The word for an effort that a model of `OpenAI` knows: each generation has others. Nothing for models that do not
-/// reason, which refuse every word.
+/// The effort value that an OpenAI model accepts: each generation has different ones. `None` for models without
+/// reasoning, which reject every value.
 fn effort_word(target: &Target, effort: ReasoningEffort) -> Option<&'static str> {
     let model = target.name.model();
     let is_plain = ["gpt-3", "gpt-4", "chatgpt-4"]
@@ -315,7 +315,7 @@ fn effort_word(target: &Target, effort: ReasoningEffort) -> Option<&'static str>
         .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
     let is_pro = model.ends_with("-pro") || model.contains("-pro-");
     Some(match effort {
-        // `gpt-5-pro` reasons hard or not at all, its successors at least a while.
+        // `gpt-5-pro` accepts only high effort, its successors medium or high.
         _ if is_pro && gpt_generation(model) == Some((5, 0)) => "high",
         ReasoningEffort::High => "high",
         _ if is_pro && !is_o => "medium",
@@ -328,7 +328,7 @@ fn effort_word(target: &Target, effort: ReasoningEffort) -> Option<&'static str>
     })
 }
 
-/// The pictures of results as parts of a user's message, for formats whose results are texts.
+/// The images of results as parts of a user message, for formats whose results are text only.
 fn pictures<'a>(results: impl IntoIterator<Item = &'a ToolResult>) -> Vec<UserPart> {
     let mut parts = Vec::new();
     for result in results {

@@ -1,4 +1,4 @@
-//! Ollama's own interface: one JSON value a line.
+//! Ollama's native API: one JSON value per line.
 
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
@@ -17,10 +17,10 @@ use crate::message::{ChatMessage, UserPart};
 use crate::model::{Estimate, estimated_tokens};
 use crate::request::{ChatRequest, ReasoningEffort};
 
-/// The context of a model of which no size is known, in tokens.
+/// Context size in tokens for a model whose size is unknown.
 const USUAL_CONTEXT: u64 = 32_768;
 const SMALLEST_CONTEXT: u64 = 8192;
-/// The part of the context that is kept free for the answer.
+/// Number of context tokens kept free for the answer.
 const ROOM_FOR_ANSWER: u64 = 4096;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
@@ -48,7 +48,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(temperature) = target.temperature(request) {
         body["options"]["temperature"] = temperature.into();
     }
-    // What does not fit is refused; otherwise the server would drop the beginning of it and answer all the same.
+    // A request that does not fit must be rejected; otherwise the server would drop its beginning and answer anyway.
     body["truncate"] = false.into();
     if !request.options.contains_key("num_ctx") {
         body["options"]["num_ctx"] = context(target, request).into();
@@ -62,7 +62,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     }
     if let Some(effort) = request.reasoning_effort {
         let thinks = effort != ReasoningEffort::None;
-        // A model that cannot think is refused when it is asked to; not to think is accepted by all.
+        // The server rejects `think` for a model that cannot reason; turning it off is accepted by all.
         if !thinks || can_think(target.name.model()) {
             body["think"] = thinks.into();
         }
@@ -74,8 +74,8 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     Ok(call)
 }
 
-/// The context that the model is loaded with. The server's own choice depends on the machine and is often too small for
-/// the tools alone. Another size loads the model again, so it grows by doubling only.
+/// The context size to load the model with. The server's default depends on the machine and is often too small for the
+/// tools alone. A different size reloads the model, so it grows only by doubling.
 fn context(target: &Target, request: &ChatRequest) -> u64 {
     let largest = target.capabilities.context_window.unwrap_or(USUAL_CONTEXT);
     let answer = u64::from(target.largest_answer(request)).min(ROOM_FOR_ANSWER);
@@ -86,7 +86,7 @@ fn context(target: &Target, request: &ChatRequest) -> u64 {
         .min(largest)
 }
 
-/// Whether a model of the library is known to think.
+/// Whether a model of the library is known to support reasoning.
 fn can_think(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let families = [
@@ -172,7 +172,7 @@ fn user(parts: &[UserPart]) -> Value {
     message
 }
 
-/// Reads answers. A streamed one is a row of documents of the same form as a whole one.
+/// Parses answers. A streamed answer is a sequence of documents in the format of a complete one.
 pub(super) struct Reader;
 
 impl Decoder for Reader {

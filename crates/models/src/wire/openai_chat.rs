@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, and the many servers that speak it.
+//! OpenAI Chat Completions, and the many servers that support it.
 
 use cleveragents_domain::MicroUsd;
 use reqwest::header::{AUTHORIZATION, HeaderName};
@@ -19,7 +19,7 @@ use crate::http::Call;
 use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::request::ChatRequest;
 
-/// The texts at which an answer may be made to end.
+/// Maximum number of stop sequences.
 const MOST_STOPS: usize = 4;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
@@ -63,7 +63,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(effort) = request.reasoning_effort {
         match target.dialect {
             Dialect::OpenRouter => body["reasoning"] = json!({"effort": effort.as_str()}),
-            // Neither has such a choice: the name of the model makes it.
+            // Neither has this parameter: the model name decides.
             Dialect::DeepSeek | Dialect::Mistral => {}
             Dialect::OpenAi | Dialect::Azure => {
                 if let Some(word) = effort_word(target, effort) {
@@ -78,7 +78,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
         // Over this interface these models call tools only without reasoning.
         body["reasoning_effort"] = "none".into();
     }
-    if let Some(choice) = ToolChoice::of(request) {
+    if let Some(choice) = ToolChoice::from_request(request) {
         body["tool_choice"] = choice.for_chat();
     }
     if let Some(is_parallel) = parallel_calls(request) {
@@ -155,7 +155,7 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
     messages.into()
 }
 
-/// A message of the user. Mistral accepts none right behind the result of a tool.
+/// A user message. Mistral accepts none directly after a tool result.
 fn user(target: &Target, parts: &[UserPart], messages: &mut Vec<Value>) {
     let is_behind_result = messages.last().is_some_and(|last| last["role"] == "tool");
     if target.dialect == Dialect::Mistral && is_behind_result {
@@ -212,7 +212,7 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
                 message.insert("reasoning_details".to_owned(), details.into());
             }
         }
-        // It wants its thoughts back while it calls tools.
+        // DeepSeek requires its reasoning back while it calls tools.
         Dialect::DeepSeek if !answer.calls.is_empty() => {
             let thought: String = own().map(|found| found.text.as_str()).collect();
             message.insert("reasoning_content".to_owned(), thought.into());
@@ -222,7 +222,7 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
     Value::Object(message)
 }
 
-/// The id of a call as the provider accepts it: Mistral wants nine letters or digits.
+/// A call id that the provider accepts: Mistral requires nine letters or digits.
 fn call_id(target: &Target, id: &str) -> String {
     let is_fine = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if target.dialect != Dialect::Mistral || is_fine {
@@ -233,10 +233,10 @@ fn call_id(target: &Target, id: &str) -> String {
     digest
 }
 
-/// Reads answers.
+/// Parses answers.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The provider's index of each call, by our place of it.
+    /// The provider's index of each call, by our index.
     indices: Vec<u64>,
     stop: Option<StopReason>,
 }
@@ -244,7 +244,7 @@ pub(super) struct Reader {
 impl Decoder for Reader {
     fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
         if frame.data.trim() == "[DONE]" {
-            // Some servers end without saying why.
+            // Some servers end without a stop reason.
             answer.stop(self.stop.take().unwrap_or(StopReason::EndTurn));
             return Ok(());
         }
@@ -252,7 +252,7 @@ impl Decoder for Reader {
         check(&value)?;
         if let Some(choice) = items(&value, "/choices").first() {
             let delta = &choice["delta"];
-            said(delta, answer);
+            read_text(delta, answer);
             for call in items(delta, "/tool_calls") {
                 self.call_delta(call, answer);
             }
@@ -265,10 +265,10 @@ impl Decoder for Reader {
     fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
         check(body)?;
         let Some(choice) = items(body, "/choices").first() else {
-            return Err(Fault::Malformed("the answer holds no `choices`".to_owned()));
+            return Err(Fault::Malformed("the response has no `choices`".to_owned()));
         };
         let message = &choice["message"];
-        said(message, answer);
+        read_text(message, answer);
         for call in items(message, "/tool_calls") {
             let index = answer.start_call(call["id"].as_str(), text(call, "/function/name"));
             answer.arguments(index, &arguments(&call["function"]["arguments"]));
@@ -279,7 +279,7 @@ impl Decoder for Reader {
         Ok(())
     }
 
-    /// Some servers leave `[DONE]` out. Having said why it ended is enough.
+    /// Some servers omit `[DONE]`. A stop reason is enough.
     fn end(&mut self, answer: &mut Assembler) {
         if let Some(stop) = self.stop.take() {
             answer.stop(stop);
@@ -287,8 +287,8 @@ impl Decoder for Reader {
     }
 }
 
-/// Text and thoughts of a message or of a piece of one.
-fn said(message: &Value, answer: &mut Assembler) {
+/// Reads text and reasoning of a message or of a piece of one.
+fn read_text(message: &Value, answer: &mut Assembler) {
     for field in ["reasoning_content", "reasoning"] {
         if let Some(thought) = message[field].as_str() {
             answer.reasoning(thought);
@@ -305,7 +305,7 @@ fn said(message: &Value, answer: &mut Assembler) {
     }
     match &message["content"] {
         Value::String(text) => answer.text(text),
-        // Mistral's thinking models send typed pieces.
+        // Mistral's reasoning models send typed pieces.
         Value::Array(pieces) => {
             for piece in pieces {
                 match text(piece, "/type") {
@@ -332,11 +332,12 @@ impl Reader {
         let index = delta["index"].as_u64();
         let known = match index {
             Some(index) => self.indices.iter().rposition(|known| *known == index),
-            // Without an index a piece belongs to the last call, unless it begins one.
+            // Without an index a piece belongs to the last call, unless it starts one.
             None if name.is_empty() => self.indices.len().checked_sub(1),
             None => None,
         };
-        // Some servers give every call the same index: another id and a name begin a new call.
+        // Some servers give every call the same index: a different id together with a name starts a
+        // new call.
         let known = known.filter(|place| {
             let is_other = |id: &str| answer.call(*place).is_some_and(|call| call.id != id);
             name.is_empty() || !id.is_some_and(is_other)
@@ -362,7 +363,7 @@ impl Reader {
     }
 }
 
-/// Arguments are text; a few servers send the object itself.
+/// Arguments as text; a few servers send the object itself.
 fn arguments(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! OpenAI's responses. Nothing is kept at the provider: reasoning comes sealed and goes back.
+//! OpenAI Responses. Nothing is stored at the provider: reasoning arrives sealed and is sent back.
 
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::http::Call;
 use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::request::ChatRequest;
 
-/// The smallest limit of output tokens that is accepted.
+/// Minimum output token limit that the API accepts.
 const LEAST_OUTPUT: u32 = 16;
 
 pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
@@ -54,7 +54,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if let Some(temperature) = target.temperature(request) {
         body["temperature"] = temperature.into();
     }
-    if let Some(choice) = ToolChoice::of(request) {
+    if let Some(choice) = ToolChoice::from_request(request) {
         body["tool_choice"] = choice.for_responses();
     }
     if let Some(is_parallel) = parallel_calls(request) {
@@ -115,7 +115,7 @@ fn user_part(part: &UserPart) -> Value {
     }
 }
 
-/// Reasoning goes back in front of what it led to.
+/// Writes an answer. Reasoning goes before the items it led to.
 fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>) {
     let provider = target.name.provider();
     let seals = || {
@@ -124,7 +124,7 @@ fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>)
             .iter()
             .filter(|found| found.provider == provider)
             .filter_map(|found| {
-                // Reasoning that led to nothing is refused.
+                // Reasoning that is followed by nothing is rejected.
                 let is_last = !answer.calls.is_empty() && found.after_calls >= answer.calls.len();
                 Some((found.after_calls, found.seal.clone().filter(|_| !is_last)?))
             })
@@ -160,14 +160,14 @@ fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>)
     }
 }
 
-/// Reads answers.
+/// Parses answers.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The calls that were begun: the provider's index and our place.
+    /// Started calls: the provider's index and our index.
     calls: Vec<(u64, usize)>,
-    /// The messages whose text came, by the provider's index.
+    /// Messages whose text was received, by the provider's index.
     messages: Vec<u64>,
-    /// The stretches of reasoning whose text came, by the provider's index.
+    /// Reasoning blocks whose text was received, by the provider's index.
     thoughts: Vec<u64>,
 }
 
@@ -209,7 +209,7 @@ impl Decoder for Reader {
             return Err(Fault::Reported(body.clone()));
         }
         if !body["output"].is_array() {
-            return Err(Fault::Malformed("the answer holds no `output`".to_owned()));
+            return Err(Fault::Malformed("the response has no `output`".to_owned()));
         }
         for item in items(body, "/output") {
             match text(item, "/type") {
@@ -246,7 +246,7 @@ impl Reader {
         }
     }
 
-    /// A finished item. Some servers send no pieces, and the whole item only here.
+    /// Handles a finished item. Some servers send no pieces, but the whole item here.
     fn done(&mut self, value: &Value, answer: &mut Assembler) {
         let item = &value["item"];
         match text(item, "/type") {
@@ -274,7 +274,7 @@ impl Reader {
     }
 }
 
-/// Notes that something of an item came; tells whether it is the first of it.
+/// Records that part of an item was received; returns whether it is the first part.
 fn note(known: &mut Vec<u64>, value: &Value) -> bool {
     let index = count(value, "/output_index");
     let is_first = !known.contains(&index);
@@ -302,8 +302,8 @@ fn add_call(item: &Value, answer: &mut Assembler) {
     answer.arguments(index, text(item, "/arguments"));
 }
 
-/// Adds what no event brought and only the finished response holds. Text and reasoning are taken only
-/// when none came, and calls only when there are more of them than came, so that nothing is added twice.
+/// Adds content that no event contained and only the finished response has. Text and reasoning are taken only when none
+/// was received, and calls only when there are more than were received, so that nothing is added twice.
 fn add_missing(response: &Value, answer: &mut Assembler) {
     let (lacks_text, lacks_reasoning) = (answer.has_no_text(), answer.has_no_reasoning());
     let is_call = |item: &&Value| text(item, "/type") == "function_call";
@@ -324,7 +324,7 @@ fn add_missing(response: &Value, answer: &mut Assembler) {
     }
 }
 
-/// Keeps what the provider needs to recognise its thoughts. Without sealed content it could not.
+/// Stores the data by which the provider recognises its reasoning, which requires sealed content.
 fn seal(item: &Value, answer: &mut Assembler) {
     if item["encrypted_content"].is_string() {
         let kept = json!({

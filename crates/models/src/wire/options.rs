@@ -1,4 +1,5 @@
-//! Further parameters of a request (`options` of an actor): each provider gets those that it knows, in its own form.
+//! Further parameters of a request (`options` of an actor): each provider gets those that it supports, in its own
+//! format.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +7,7 @@ use super::{Dialect, Protocol, Target};
 use crate::request::ChatRequest;
 
 impl Target {
-    /// The further parameters to send as they are. Those that are translated are left out: see [`ToolChoice`].
+    /// Further parameters to send unchanged. Those that are translated are excluded: see [`ToolChoice`].
     pub(super) fn options<'a>(
         &self,
         request: &'a ChatRequest,
@@ -45,7 +46,7 @@ fn is_sampling(name: &str) -> bool {
     matches!(name, "temperature" | "top_p" | "top_k")
 }
 
-/// Whether `OpenAI`'s reasoning models refuse a parameter that its other models accept.
+/// Whether OpenAI's reasoning models reject a parameter that its other models accept.
 fn is_plain_only(name: &str) -> bool {
     matches!(
         name,
@@ -58,8 +59,8 @@ fn is_plain_only(name: &str) -> bool {
     )
 }
 
-/// Whether only `OpenAI`'s chat form, and those like it, know a parameter. Anthropic's messages and `OpenAI`'s
-/// responses refuse requests that contain it.
+/// Whether only OpenAI's chat format, and compatible ones, support a parameter. Anthropic Messages and OpenAI Responses
+/// reject requests that contain it.
 fn is_chat_only(name: &str) -> bool {
     matches!(
         name,
@@ -76,12 +77,12 @@ fn is_chat_only(name: &str) -> bool {
     )
 }
 
-/// Whether `OpenAI`'s two forms know a parameter that Anthropic's messages refuse.
+/// Whether both OpenAI formats support a parameter that Anthropic Messages rejects.
 fn is_openai_only(name: &str) -> bool {
     matches!(name, "top_logprobs" | "prompt_cache_key" | "store")
 }
 
-/// Adds parameters to an object, besides those that it has.
+/// Adds parameters to an object without replacing existing ones.
 pub(super) fn add_options<'a>(
     body: &mut Value,
     options: impl Iterator<Item = (&'a str, &'a Value)>,
@@ -93,13 +94,13 @@ pub(super) fn add_options<'a>(
     }
 }
 
-/// Texts at which an answer ends, as a list of at most so many: callers may give one alone. Nothing when none is left.
+/// Stop sequences as a list of at most `most`; callers may give a single one. `None` when none is left.
 pub(super) fn stop_list(value: &Value, most: usize) -> Option<Value> {
     let texts: Vec<&Value> = match value {
         Value::Array(texts) => texts.iter().collect(),
         other => vec![other],
     };
-    // Anthropic refuses whitespace alone, and nobody stops at nothing.
+    // Anthropic rejects whitespace alone, and an empty stop sequence is meaningless.
     let is_said = |text: &&Value| text.as_str().is_some_and(|text| !text.trim().is_empty());
     let texts: Vec<Value> = texts
         .into_iter()
@@ -110,20 +111,20 @@ pub(super) fn stop_list(value: &Value, most: usize) -> Option<Value> {
     (!texts.is_empty()).then(|| texts.into())
 }
 
-/// Whether the model has to call a tool: the parameter `tool_choice`, in the form of `OpenAI` or of Anthropic.
+/// Whether the model has to call a tool: the parameter `tool_choice`, in the format of OpenAI or of Anthropic.
 #[derive(Debug, PartialEq)]
 pub(super) enum ToolChoice {
     Auto,
     None,
     Required,
     Tool(String),
-    /// A form that only `OpenAI` knows.
+    /// A value that only OpenAI supports.
     Other(Value),
 }
 
 impl ToolChoice {
-    /// The choice of a request with tools; without tools providers refuse one.
-    pub(super) fn of(request: &ChatRequest) -> Option<Self> {
+    /// The choice of a request with tools; without tools providers reject one.
+    pub(super) fn from_request(request: &ChatRequest) -> Option<Self> {
         let given = request.options.get("tool_choice")?;
         (!request.tools.is_empty()).then(|| Self::read(given))
     }
@@ -142,7 +143,7 @@ impl ToolChoice {
         }
     }
 
-    /// Replaces the name of a tool by the one that it has on the wire.
+    /// Replaces the name of a tool by the one sent to the provider.
     pub(super) fn name_as_sent(
         options: &mut Map<String, Value>,
         sent: impl FnOnce(&str) -> String,
@@ -175,7 +176,7 @@ impl ToolChoice {
         }
     }
 
-    /// For Anthropic, which accepts no forced call while the model thinks.
+    /// In Anthropic's format, which accepts no forced call together with reasoning.
     pub(super) fn for_anthropic(self, is_thinking: bool) -> Option<Value> {
         if is_thinking && self.is_forced() {
             return None;

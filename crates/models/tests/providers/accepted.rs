@@ -1,4 +1,4 @@
-//! Requests that hold everything that providers refuse, against endpoints that refuse it.
+//! Requests that contain everything providers reject, against endpoints that reject it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{PIXEL, ask, open};
 
-/// The form of a strategy: bounds, open objects, optional properties.
+/// The schema of a strategy: bounds, open objects, optional properties.
 fn strategy() -> Value {
     json!({
         "type": "object", "required": ["summary", "steps"],
@@ -66,7 +66,7 @@ fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
 fn answer(text: &str, calls: Vec<ToolCall>) -> Arc<ChatMessage> {
     ChatMessage::Assistant(AssistantMessage {
         text: text.to_owned(),
-        // Of another provider, and without a signature.
+        // From another provider, and without a signature.
         reasoning: vec![Reasoning {
             text: "hm".to_owned(),
             provider: "anthropic".to_owned(),
@@ -79,7 +79,7 @@ fn answer(text: &str, calls: Vec<ToolCall>) -> Arc<ChatMessage> {
     .into()
 }
 
-/// A conversation as sessions really hold them.
+/// A conversation as sessions really contain them.
 fn conversation() -> Vec<Arc<ChatMessage>> {
     let result = |id: &str, pictures: Vec<Picture>| ToolResult {
         call_id: id.to_owned(),
@@ -112,7 +112,8 @@ fn conversation() -> Vec<Arc<ChatMessage>> {
         }
         .into(),
         answer("  \n", vec![]),
-        // Interrupted, with an id and a name that nobody accepts, and arguments that are no JSON.
+        // Interrupted, with an id and a name that no provider accepts, and arguments that are not
+        // JSON.
         answer(
             "I read.",
             vec![

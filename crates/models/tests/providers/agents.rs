@@ -1,4 +1,4 @@
-//! Remote agents over A2A, against a server on loopback that answers as an agent does, or as none should.
+//! Remote agents over A2A, against a loopback server that behaves like an agent, or misbehaves.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use cleveragents_models::{
     AssistantMessage, CancellationToken, Catalogue, CatalogueOptions, ChatMessage, ChatRequest,
     ErrorKind, Limits, Model, ModelError, RetryPolicy, StopReason, StreamEvent, ToolResult,
 };
-use cleveragents_testkit::model_server::{ModelServer, Received, Response, Step};
+use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest, Response, Step};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -62,12 +62,12 @@ fn failed(server: &ModelServer) -> ModelError {
     ask(&*open(server), ChatRequest::prompt("hi")).expect_err("no answer")
 }
 
-/// The address of the server, as a request names it.
-fn here(request: &Received) -> String {
+/// Address of the server, taken from a request.
+fn here(request: &ReceivedRequest) -> String {
     format!("http://{}", request.header("host").expect("a host"))
 }
 
-fn card(request: &Received, streams: bool) -> Response {
+fn card(request: &ReceivedRequest, streams: bool) -> Response {
     let url = format!("{}/rpc", here(request));
     let card = json!({"name": "Helper", "capabilities": {"streaming": streams}, "supportedInterfaces": [
         {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
@@ -75,7 +75,7 @@ fn card(request: &Received, streams: bool) -> Response {
     Response::json(200, &card.to_string())
 }
 
-/// An agent that streams or does not, and answers a method with its parameters.
+/// An agent that streams or not, and answers a method with its parameters.
 fn agent(
     streams: bool,
     answer: impl Fn(&str, &Value) -> Response + Send + Sync + 'static,
@@ -118,7 +118,7 @@ fn status(state: &str) -> Value {
     json!({"statusUpdate": {"taskId": "task-1", "contextId": "context-1", "status": {"state": state}}})
 }
 
-/// What was asked, method by method, without the card.
+/// The received methods and parameters, without requests for the card.
 fn asked(server: &ModelServer) -> Vec<(String, Value)> {
     let received = server.received();
     let calls = received
@@ -239,7 +239,7 @@ fn the_version_before_is_spoken_with_agents_that_know_no_other() {
     assert_eq!(answer.message.text, "old");
 }
 
-/// An answer and what was said after it, as the next question of the conversation.
+/// An answer and the message after it, as the next request of the conversation.
 fn next(first: AssistantMessage, then: ChatMessage) -> ChatRequest {
     ChatRequest {
         messages: vec![
@@ -303,7 +303,7 @@ fn what_the_agent_asks_is_asked_of_a_person_and_answered_in_the_same_task() {
     let message = &asked(&server)[1].1["message"];
     assert_eq!(message["parts"], json!([{"text": "blue"}]));
     assert_eq!(message["contextId"], "context-1");
-    // The task is over: the next question is another one.
+    // The task has ended, so the next request starts another one.
     let third = ask(&*model, next(last.message, ChatMessage::user("more"))).expect("an answer");
     assert_eq!(third.stop, StopReason::ToolCalls);
     assert_eq!(asked(&server)[2].1["message"].get("taskId"), None);
@@ -315,7 +315,7 @@ fn a_question_that_was_sent_before_is_not_sent_twice() {
         "GetTask" => result(&task("TASK_STATE_WORKING", "")["task"]),
         "SubscribeToTask" => stream(&[
             task("TASK_STATE_WORKING", ""),
-            piece("found again", false),
+            piece("found once more", false),
             status("TASK_STATE_COMPLETED"),
         ]),
         other => panic!("{other} is not needed"),
@@ -324,7 +324,7 @@ fn a_question_that_was_sent_before_is_not_sent_twice() {
     let url = format!("{}/rpc", server.url());
     request.noted = Some(json!({"url": url, "task": "task-1", "context": "context-1"}));
     let answer = ask(&*open(&server), request).expect("an answer");
-    assert_eq!(answer.message.text, "found again");
+    assert_eq!(answer.message.text, "found once more");
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn tasks_that_come_to_no_good_end_are_errors() {
         ("TASK_STATE_FAILED", "the agent failed: oh no"),
         ("TASK_STATE_REJECTED", "the agent rejected it: oh no"),
         ("TASK_STATE_CANCELED", "cancelled there: oh no"),
-        ("TASK_STATE_AUTH_REQUIRED", "wants a login first: oh no"),
+        ("TASK_STATE_AUTH_REQUIRED", "requires a login: oh no"),
     ] {
         let server = agent(false, move |_, _| result(&task(state, "oh no")));
         let error = failed(&server);
@@ -391,10 +391,10 @@ fn what_cannot_be_read_is_an_error_that_says_so() {
         result(&json!({"task": {"status": {"state": "TASK_STATE_WORKING"}}}))
     });
     for (server, word) in [
-        (&no_json, "its card is no JSON"),
+        (&no_json, "its card is not JSON"),
         (&no_card, "there is no card"),
-        (&no_use, "no way to call it"),
-        (&no_rpc, "none of JSON-RPC"),
+        (&no_use, "no supported interface"),
+        (&no_rpc, "not JSON-RPC"),
         (&no_state, "`TASK_STATE_ODD`"),
         (&no_task, "neither an answer nor a task"),
     ] {
@@ -423,16 +423,13 @@ fn statuses_and_refusals_mean_what_they_say() {
             (code, Some(status)),
             "{error}"
         );
-        // What may have been taken on is not sent again.
+        // A request that the agent may have accepted is not sent again.
         let sent = asked(&server).len();
         assert_eq!(sent, if status == 429 { 3 } else { 1 }, "{status}");
     }
-    let server = agent(false, |_, _| refusal(-32005, "no pictures please"));
+    let server = agent(false, |_, _| refusal(-32005, "no pictures"));
     let error = failed(&server).to_string();
-    assert!(
-        error.contains("no pictures please (code -32005)"),
-        "{error}"
-    );
+    assert!(error.contains("no pictures (code -32005)"), "{error}");
 }
 
 #[test]
@@ -460,7 +457,13 @@ fn an_agent_that_hangs_is_given_up() {
     agent.timeout = Some(Duration::from_millis(300));
     let error = ask(&*open_as(&agent), ChatRequest::prompt("hi")).expect_err("no answer");
     assert_eq!(error.kind(), &ErrorKind::Timeout);
-    assert!(error.hint().expect("a hint").contains("timeout_seconds"));
+    assert!(
+        error
+            .hint()
+            .expect("a hint")
+            .neutral()
+            .contains("timeout_seconds")
+    );
 }
 
 #[test]
@@ -506,11 +509,11 @@ fn private_addresses_are_called_only_when_allowed() {
         let error =
             ask(&*model.expect("an agent"), ChatRequest::prompt("hi")).expect_err("refused");
         assert_eq!(error.code(), Code::AddressRefused);
-        let hint = error.hint().expect("a hint");
+        let hint = error.hint().expect("a hint").neutral();
         assert!(hint.contains("a2a.allow-private-addresses"), "{hint}");
     }
     assert_eq!(server.connections(), 0);
-    // A card cannot lead there either; that one can only be had from outside, so it is checked with the rule alone.
+    // A card cannot point there either; such a card can only come from outside, so only the rule is checked.
     assert!(cleveragents_outbound::check("https://127.0.0.1/rpc", false).is_err());
 }
 
@@ -533,7 +536,7 @@ fn the_token_goes_to_the_agent_and_nowhere_else() {
     let bearer = format!("Bearer {TOKEN}");
     assert_eq!(last.header("authorization"), Some(bearer.as_str()));
 
-    // An agent that answers with it as an id is not listened to.
+    // An agent that returns the token as an id is refused.
     let thief = agent(false, |_, _| {
         result(&json!({"message": {"contextId": TOKEN, "parts": [{"text": "x"}]}}))
     });
@@ -541,7 +544,7 @@ fn the_token_goes_to_the_agent_and_nowhere_else() {
     let error = ask(&*open_as(&agent_file), ChatRequest::prompt("hi")).expect_err("refused");
     assert!(error.to_string().contains("holds a secret"), "{error}");
 
-    // A card that leads elsewhere does not get it.
+    // A card that points elsewhere does not get the token.
     let elsewhere = server.url();
     let lure = ModelServer::answering(move |_| {
         let card = json!({"supportedInterfaces": [

@@ -1,4 +1,4 @@
-//! Anthropic's messages.
+//! Tests of the Anthropic Messages API.
 
 use cleveragents_models::{
     ChatMessage, ChatRequest, ErrorKind, ReasoningEffort, ResponseSchema, StopReason, StreamEvent,
@@ -25,7 +25,7 @@ fn a_text_comes_piece_by_piece_with_usage_and_cost() {
         (usage.cached_input_tokens, usage.cache_write_tokens),
         (5, 3)
     );
-    // 12 at 3, 5 at 0.30, 3 at 3.75 and 10 at 15 dollars a million, rounded up.
+    // 12 at 3, 5 at 0.30, 3 at 3.75 and 10 at 15 dollars per million, rounded up.
     assert_eq!(answer.cost_micro_usd.map(|cost| cost.0), Some(199));
     let request = &server.received()[0];
     assert_eq!(request.path, "/v1/messages");
@@ -80,7 +80,7 @@ fn parallel_calls_and_malformed_arguments_come_through() {
     assert_eq!(blocks[0]["input"], json!({"path": "a"}));
     assert_eq!(blocks[1]["input"]["malformed_arguments"], "{\"pa");
     assert_eq!(blocks[2]["input"], json!({}));
-    // Results and what the person says next are one message, the results first.
+    // Results and the next user message are merged into one message, the results first.
     assert_eq!(sent["messages"].as_array().map(Vec::len), Some(3));
     let last = &sent["messages"][2]["content"];
     assert_eq!(
@@ -129,7 +129,7 @@ fn thoughts_go_back_with_their_signatures_in_their_places() {
     request.reasoning_effort = Some(ReasoningEffort::Medium);
     request.temperature = Some(0.5);
     let answer = ask(&*model, request.clone()).expect("an answer");
-    // Through the form in which a session keeps it.
+    // Through the format in which a session stores it.
     let stored = serde_json::to_string(&ChatMessage::Assistant(answer.message)).expect("JSON");
     request.messages.push(std::sync::Arc::new(
         serde_json::from_str(&stored).expect("a message"),
@@ -156,7 +156,7 @@ fn thoughts_go_back_with_their_signatures_in_their_places() {
             {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a"}},
         ])
     );
-    // Another provider would not understand them.
+    // Another provider would not accept them.
     request.messages.push(ChatMessage::user("and?").into());
     let stored = stored.replace("\"provider\":\"anthropic\"", "\"provider\":\"other\"");
     request.messages[1] = std::sync::Arc::new(serde_json::from_str(&stored).expect("a message"));

@@ -1,4 +1,4 @@
-//! OpenAI's chat completions.
+//! Tests of OpenAI Chat Completions.
 
 use cleveragents_models::{
     AssistantMessage, ChatMessage, ChatRequest, ErrorKind, ReasoningEffort, ResponseSchema,
@@ -24,7 +24,7 @@ fn a_text_comes_piece_by_piece_with_usage_and_cost() {
     let usage = answer.usage;
     assert_eq!((usage.input_tokens, usage.cached_input_tokens), (20, 8));
     assert_eq!((usage.output_tokens, usage.reasoning_tokens), (10, 4));
-    // 12 tokens at 1.25, 8 at 0.125 and 10 at 10 dollars a million: 116 millionths.
+    // 12 tokens at 1.25, 8 at 0.125 and 10 at 10 dollars per million: 116 millionths.
     assert_eq!(answer.cost_micro_usd.map(|cost| cost.0), Some(116));
     let request = &server.received()[0];
     assert_eq!(request.path, "/v1/chat/completions");
@@ -67,7 +67,7 @@ fn parallel_calls_are_told_apart_and_malformed_arguments_are_kept() {
         .collect();
     assert_eq!(found, calls);
 
-    // What goes back is an object whatever the model wrote.
+    // The arguments sent back are an object, whatever the model wrote.
     let mut next = with_tools("go");
     next.messages
         .push(ChatMessage::Assistant(answer.message.clone()).into());
@@ -121,7 +121,7 @@ fn servers_that_number_calls_badly_are_understood() {
             call(json!(null), "b", "y", "{\"n\""),
             call(json!(null), "", "", ":2}"),
         ],
-        // An index that no list could hold.
+        // An index that exceeds any list.
         vec![
             call(json!(7), "a", "x", "{\"n\":1}"),
             call(json!(u64::MAX), "b", "y", "{\"n\""),
@@ -143,7 +143,7 @@ fn servers_that_number_calls_badly_are_understood() {
             })
             .collect();
         assert_eq!(found, [("a", "x", "{\"n\":1}"), ("b", "y", "{\"n\":2}")]);
-        assert_eq!(answer.cost_micro_usd, None, "nobody knows what it costs");
+        assert_eq!(answer.cost_micro_usd, None, "the price is unknown");
     }
 }
 

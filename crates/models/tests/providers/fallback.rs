@@ -1,4 +1,4 @@
-//! Chains of models, and what a catalogue knows.
+//! Fallback chains, and the contents of a catalogue.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn chain(server: &ModelServer, fallback: &[&str]) -> Catalogue {
     })
 }
 
-/// Answers in the form of whoever is asked; OpenAI always refuses.
+/// Answers in the format of the called provider; OpenAI always fails.
 fn only_anthropic() -> ModelServer {
     ModelServer::answering(|request| match request.path.as_str() {
         "/v1/messages" => anthropic::text(&["from anthropic"]),
@@ -50,7 +50,7 @@ fn the_next_model_answers_and_says_so() {
 #[test]
 fn a_model_that_cannot_do_it_is_passed_over() {
     let server = only_anthropic();
-    // DeepSeek's models see no images.
+    // DeepSeek's models do not accept images.
     let catalogue = chain(
         &server,
         &["deepseek/deepseek-chat", "anthropic/claude-sonnet-4-5"],
@@ -73,7 +73,7 @@ fn a_model_that_cannot_do_it_is_passed_over() {
     assert_eq!(server.received().len(), 2, "deepseek was not asked");
 }
 
-/// Nobody agreed to have a conversation sent to another provider because of a table.
+/// The user did not agree to have a conversation sent to another provider because of a table.
 #[test]
 fn who_was_asked_for_is_asked_whatever_is_known_of_it() {
     let server = ModelServer::answering(|_| openai::text(&["I see"]));
@@ -141,7 +141,7 @@ fn when_all_fail_the_first_failure_leads_and_all_are_told() {
     let shown = error.to_string();
     assert_eq!(error.kind(), &ErrorKind::Overloaded);
     assert!(shown.starts_with("openai/gpt-5.1: "), "{shown}");
-    // Together has neither key nor address here, which is told and not fatal.
+    // Together has neither key nor address here, which is reported and not fatal.
     assert!(
         shown.contains("groq/x") && shown.contains("TOGETHER_API_KEY"),
         "{shown}"
@@ -187,7 +187,7 @@ fn what_cannot_be_opened_says_why_and_what_to_do() {
         let options = CatalogueOptions::new(Arc::new(lookup), ".");
         let error = open(options, name).expect_err(name);
         assert_eq!(error.kind(), &kind, "{name}: {error}");
-        let given = error.hint().expect("a hint");
+        let given = error.hint().expect("a hint").neutral();
         assert!(given.contains(hint), "{name}: {given}");
         assert!(!error.to_string().contains("hunter22"), "{error}");
     }
@@ -225,7 +225,7 @@ models:
         &*catalogue.open(&name).expect("a model"),
         ChatRequest::prompt("a"),
     );
-    // 20 tokens at 1 and 10 at 100 dollars a million.
+    // 20 tokens at 1 and 10 at 100 dollars per million.
     assert_eq!(
         answer.expect("an answer").cost_micro_usd.map(|cost| cost.0),
         Some(1020)

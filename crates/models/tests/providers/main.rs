@@ -1,4 +1,4 @@
-//! Models over HTTP, against a server on loopback that answers in the form of each provider.
+//! Models over HTTP, against a loopback server that answers in the format of each provider.
 
 mod accepted;
 mod agents;
@@ -22,11 +22,11 @@ use cleveragents_testkit::model_server::ModelServer;
 use futures_util::StreamExt;
 use serde_json::json;
 
-/// The smallest picture: one pixel.
+/// The smallest image: one pixel.
 const PIXEL: &[u8] =
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
 
-/// A key that must never be seen anywhere.
+/// A key that must never appear in any output.
 const KEY: &str = "test-key-0123456789-secret";
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -34,7 +34,7 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().expect("a runtime")
 }
 
-/// A catalogue in which every provider is the server.
+/// A catalogue in which every provider has the address of the server.
 fn catalogue_with(server: &ModelServer, change: impl FnOnce(&mut CatalogueOptions)) -> Catalogue {
     let url = server.url();
     let values: HashMap<String, String> = [
@@ -92,7 +92,7 @@ fn events(model: &dyn Model, request: ChatRequest) -> Vec<Result<StreamEvent, Mo
     runtime().block_on(model.stream(request, CancellationToken::new()).collect())
 }
 
-/// The text that was streamed, piece by piece.
+/// The streamed text, concatenated.
 fn streamed_text(events: &[Result<StreamEvent, ModelError>]) -> String {
     let texts = events.iter().filter_map(|event| match event {
         Ok(StreamEvent::Text(text)) => Some(text.as_str()),

@@ -1,4 +1,4 @@
-//! Gemini, Ollama, OpenAI's responses and Azure, each in its own form.
+//! Tests of Gemini, Ollama, OpenAI Responses and Azure, each in its own format.
 
 use cleveragents_models::{
     ChatMessage, ChatRequest, ErrorKind, ReasoningEffort, StopReason, StreamEvent, ToolResult,
@@ -277,7 +277,7 @@ fn azure_streams_calls_from_a_deployment() {
     assert_eq!(request.header("authorization"), None);
 }
 
-/// The last event of a stream may lack the blank line behind it.
+/// The last event of a stream may lack its trailing blank line.
 #[test]
 fn a_last_event_without_its_end_is_read() {
     let event =

@@ -1,13 +1,15 @@
 //! Limits, sampling and options: what each wire format sends, and what the model's description forbids.
 
 use cleveragents_models::{Catalogue, ChatRequest, ErrorKind, ReasoningEffort, StopReason};
-use cleveragents_testkit::model_server::{ModelServer, Received, Response, anthropic, openai};
+use cleveragents_testkit::model_server::{
+    ModelServer, ReceivedRequest, Response, anthropic, openai,
+};
 use serde_json::{Value, json};
 
 use super::{ask, catalogue, catalogue_with, open, with_tools};
 
-/// Answers in the form of whoever is asked.
-pub(super) fn anybody(request: &Received) -> Response {
+/// Answers in the format of the called provider.
+pub(super) fn anybody(request: &ReceivedRequest) -> Response {
     let path = request.path.as_str();
     if path.ends_with("/messages") {
         anthropic::text(&["ok"])
@@ -27,7 +29,7 @@ pub(super) fn anybody(request: &Received) -> Response {
     }
 }
 
-/// What is sent when a model is asked this.
+/// The body sent when a model gets this request.
 fn sent(name: &str, request: ChatRequest) -> Value {
     let server = ModelServer::answering(anybody);
     ask(&*open(&server, name), request).expect(name);
@@ -140,7 +142,7 @@ fn the_output_limit_is_the_models_own_and_never_more() {
     }
 }
 
-/// The request was made for the first model; the second writes less.
+/// The request was made for the first model; the second has a lower output limit.
 #[test]
 fn a_fallback_gets_a_limit_of_its_own() {
     let server = ModelServer::answering(|request| {
@@ -196,7 +198,7 @@ fn families_describe_models_that_nobody_described() {
     }
 }
 
-/// A file changes what it names and nothing else.
+/// A user file changes only the fields it names.
 #[test]
 fn a_file_of_the_user_changes_single_facts() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -302,7 +304,7 @@ fn an_answer_without_text_and_calls_is_a_failure_of_every_format() {
         (&ErrorKind::NoRoomForAnswer, 1)
     );
 
-    let gemini = |_: &Received| {
+    let gemini = |_: &ReceivedRequest| {
         Response::events([
             json!({"candidates": [{"content": {"parts": []}, "finishReason": "STOP"}]}),
         ])

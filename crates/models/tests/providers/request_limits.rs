@@ -1,4 +1,4 @@
-//! Requests that are too much for a provider, and parameters that go badly together, against endpoints that refuse them.
+//! Requests that exceed a provider's limits, and conflicting parameters, against endpoints that reject them.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 use super::parameters::anybody;
 use super::{PIXEL, ask, catalogue, open, with_tools};
 
-/// The answer, and what was sent for it.
+/// The answer, and the bodies sent for it.
 fn exchange(name: &str, request: ChatRequest) -> (Result<Completion, ModelError>, Vec<Value>) {
     let server = ModelServer::answering(anybody);
     let answer = ask(&*open(&server, name), request);
     let sent = server
         .received()
         .iter()
-        .map(cleveragents_testkit::model_server::Received::json)
+        .map(cleveragents_testkit::model_server::ReceivedRequest::json)
         .collect();
     (answer, sent)
 }
 
-/// What is sent for a request that is accepted.
+/// The body sent for a request that is accepted.
 fn sent(name: &str, request: ChatRequest) -> Value {
     let (answer, mut sent) = exchange(name, request);
     answer.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -39,7 +39,7 @@ fn png(width: u32, bytes: usize) -> Vec<u8> {
     data
 }
 
-/// A conversation in which the user shows images, one a message, each with its number.
+/// A conversation in which the user sends images, one per message, each with its number.
 fn showing(images: &[Vec<u8>]) -> ChatRequest {
     let message = |(number, data): (usize, &Vec<u8>)| {
         let text = UserPart::Text(format!("image {number}:"));
@@ -57,7 +57,7 @@ fn showing(images: &[Vec<u8>]) -> ChatRequest {
     }
 }
 
-/// The images of a request, and the notes on those that were left out.
+/// Number of images in a request, and number of notes about omitted ones.
 fn images_and_notes(body: &Value) -> (usize, usize) {
     let text = body.to_string();
     let images = text.matches("iVBORw0KGgo").count();
@@ -92,7 +92,7 @@ fn the_oldest_of_too_many_images_are_left_out_with_a_note() {
         let first_note = text.find("was left out").expect("a note");
         let first_image = text.find("iVBORw0KGgo").expect("an image");
         assert!(first_note < first_image, "{name}: the oldest go first");
-        // One image more changes nothing in front, so that providers can go on using their caches.
+        // One more image changes nothing at the beginning, so that provider caches stay valid.
         if most > 8 {
             let next = sent(name, images(most + 2)).to_string();
             assert_eq!(
@@ -167,7 +167,7 @@ fn a_request_with_too_many_bytes_loses_its_oldest_images() {
     }
 }
 
-/// Nothing is sent that could only be refused.
+/// A request that could only be rejected is not sent.
 #[test]
 fn a_request_that_is_too_large_without_images_fails_before_it_is_sent() {
     let (answer, sent) = exchange(
@@ -258,7 +258,7 @@ fn failed_results_without_text_and_with_pictures_are_accepted() {
     }
 }
 
-/// `options` of an actor that were written for another provider, with every effort, with tools and without.
+/// `options` of an actor that were written for another provider, with every effort, with and without tools.
 #[test]
 fn no_combination_of_parameters_is_refused() {
     let choices = [
@@ -293,7 +293,7 @@ fn no_combination_of_parameters_is_refused() {
                 request.options.remove("user");
             }
             if name.starts_with("openai") || name.starts_with("azure") {
-                // Nobody who writes for them writes this.
+                // Users of these providers do not set this option.
                 request.options.remove("top_k");
             }
             let (answer, _) = exchange(name, request);
@@ -346,7 +346,7 @@ fn a_choice_of_tools_is_translated() {
     assert!(body["generationConfig"].get("toolChoice").is_none());
 }
 
-/// Chat completions of `OpenAI` refuse function tools with reasoning for its newer models.
+/// OpenAI's Chat Completions rejects function tools with reasoning for its newer models.
 #[test]
 fn newer_models_of_openai_call_tools_over_responses() {
     let server = ModelServer::answering(anybody);
@@ -439,7 +439,7 @@ fn an_answer_with_hundreds_of_calls_is_sent_in_portions() {
     }
 }
 
-/// A schema that strict mode cannot take is sent as a loose one.
+/// A schema that strict mode cannot express is sent as a non-strict one.
 #[test]
 fn schemas_beyond_the_limits_of_strict_mode_are_not_strict() {
     let mut deep = json!({"type": "string"});
@@ -463,7 +463,7 @@ fn schemas_beyond_the_limits_of_strict_mode_are_not_strict() {
     }
 }
 
-/// Providers refuse an answer that does not fit behind the question.
+/// Providers reject an output limit that does not fit after the input.
 #[test]
 fn the_largest_answer_fits_into_what_the_question_leaves() {
     for (name, letters, limit) in [

@@ -1,10 +1,11 @@
-//! The last step before a command: its streams, its folder, its session, its limits, its
-//! confinement; then this process becomes the program.
+//! The last step before a command: its streams, directory, session, limits and confinement; then
+//! this process executes the program.
 
+use super::filter::Sockets;
 use super::supervise::Supervisor;
 use super::{AtStep, FAILED, Problem, filter, restrict};
 use crate::invocation::{Output, WhenMissing};
-use crate::outcome::{Enforced, Layer, Namespace};
+use crate::outcome::{Enforcement, Layer, Namespace};
 use crate::system;
 use crate::wire::{self, Confinement, Plan, Report};
 use rustix::io::Errno;
@@ -23,14 +24,17 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The version of Landlock that keeps a command from sockets of others that have a path.
+const SOCKETS_CONFINED: i32 = 9;
+
 /// The open files that a command begins with.
 pub(super) struct Files {
     pub(super) streams: [OwnedFd; 3],
-    /// The way into its control group.
+    /// Entrance to its control group.
     pub(super) entrance: Option<OwnedFd>,
 }
 
-/// Becomes the command. Returns only when that failed, after telling why, or in a rehearsal.
+/// Executes the command. Returns only when that failed, after reporting why, or in a rehearsal.
 pub(super) fn become_it(
     plan: &Plan,
     files: Files,
@@ -45,7 +49,7 @@ pub(super) fn become_it(
         }
         Ok(enforced) => {
             let started = Report::Started(enforced);
-            if wire::tell(supervisor, &started).is_err() {
+            if wire::send(supervisor, &started).is_err() {
                 return FAILED;
             }
             if plan.rehearsal {
@@ -54,7 +58,7 @@ pub(super) fn become_it(
             execute(plan)
         }
     };
-    let _unless_gone = wire::tell(supervisor, &report);
+    let _unless_gone = wire::send(supervisor, &report);
     FAILED
 }
 
@@ -63,9 +67,9 @@ fn prepare(
     files: Files,
     writable: &[PathBuf],
     held: &Supervisor,
-) -> Result<Enforced, Problem> {
+) -> Result<Enforcement, Problem> {
     set_dumpable_behavior(DumpableBehavior::Dumpable).at("preparing it")?;
-    // The command is not to go on unsupervised.
+    // The command must not continue unsupervised.
     set_parent_process_death_signal(Some(Signal::KILL)).at("preparing it")?;
     let Files { streams, entrance } = files;
     let [input, output, errors] = streams;
@@ -86,7 +90,7 @@ fn prepare(
     dup2_stderr(errors).at("giving it its output")?;
     chdir(plan.folder.as_os_str()).at("entering its folder")?;
     let mut enforced = held.enforced(plan);
-    // Where it cannot enter its group, the limits that need none hold.
+    // If it cannot enter its group, the limits that need none apply.
     let is_grouped = entrance.is_some_and(|entrance| rustix::io::write(entrance, b"0").is_ok());
     let grouped = if is_grouped {
         plan.grouped.as_slice()
@@ -97,15 +101,25 @@ fn prepare(
     if let Some(confinement) = &plan.confinement {
         restrict::no_new_privileges().at("giving up new privileges")?;
         let layers = confinement.layers;
+        let has_loopback = enforced.loopback == Layer::InForce(());
+        let may_use_tcp = confinement.network || has_loopback;
         enforced.landlock = if layers.landlock {
             let has_own_root = held.namespaces.contains(&Namespace::Mount);
-            restrict::landlock(writable, confinement, has_own_root)
+            restrict::landlock(writable, confinement, has_own_root, may_use_tcp)
         } else {
             Layer::Missing("switched off".to_owned())
         };
         enforced.privileges_dropped = restrict::drop_privileges();
         enforced.seccomp = if layers.seccomp {
-            filter::install(confinement.network)
+            filter::install(if confinement.network {
+                Sockets::Network
+            } else if !has_loopback {
+                Sockets::Forbidden
+            } else if matches!(enforced.landlock, Layer::InForce(abi) if abi >= SOCKETS_CONFINED) {
+                Sockets::LoopbackAndPaths
+            } else {
+                Sockets::Loopback
+            })
         } else {
             Layer::Missing("switched off".to_owned())
         };
@@ -115,8 +129,8 @@ fn prepare(
     Ok(enforced)
 }
 
-/// Whether less is in force than the policy can accept.
-fn is_too_little(enforced: &Enforced, confinement: Option<&Confinement>) -> bool {
+/// Whether less is in force than the policy accepts.
+fn is_too_little(enforced: &Enforcement, confinement: Option<&Confinement>) -> bool {
     confinement.is_some_and(|confinement| {
         confinement.when_missing == WhenMissing::Refuse
             && !(enforced.reading_confined()
@@ -125,7 +139,7 @@ fn is_too_little(enforced: &Enforced, confinement: Option<&Confinement>) -> bool
     })
 }
 
-/// Becomes the program; returns why not.
+/// Executes the program; returns why that failed.
 fn execute(plan: &Plan) -> Report {
     let error = Command::new(&plan.program)
         .args(&plan.arguments)
@@ -151,8 +165,7 @@ fn execute(plan: &Plan) -> Report {
     }
 }
 
-/// Whether there is a file where the program was looked for. Then it is not the program that was
-/// not found, but what should interpret it.
+/// Whether the program's file exists. If so, its interpreter is missing, not the program.
 fn exists(plan: &Plan) -> bool {
     if plan.program.as_bytes().contains(&b'/') {
         return Path::new(&plan.program).exists();

@@ -1,6 +1,6 @@
-//! The filter of system calls: what no confined command needs and what would lead out of the
-//! confinement fails with "operation not permitted". Everything else is allowed, so that shells,
-//! compilers, interpreters and test runners work as they are.
+//! The system call filter: calls that no confined command needs, or that would lead out of the
+//! confinement, fail with "operation not permitted". Everything else is allowed, so that shells,
+//! compilers, interpreters and test runners work unchanged.
 
 use crate::outcome::Layer;
 use libc::c_long;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Refused whatever their arguments.
+/// Calls refused whatever their arguments.
 const REFUSED: &[c_long] = &[
     // Mounts and namespaces.
     libc::SYS_mount,
@@ -28,7 +28,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
-    // Files by number rather than by path.
+    // Files by handle instead of by path.
     libc::SYS_open_by_handle_at,
     // Other processes.
     libc::SYS_ptrace,
@@ -37,11 +37,11 @@ const REFUSED: &[c_long] = &[
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // Does what other calls do, unfiltered.
+    // Does the work of other calls, unfiltered.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Parts of the kernel with many faults and no ordinary use.
+    // Parts of the kernel with many bugs and no ordinary use.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -73,7 +73,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_vhangup,
 ];
 
-/// Flags of `clone` and `unshare` that make namespaces.
+/// Flags of `clone` and `unshare` that create namespaces.
 const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -84,47 +84,81 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The flag for a namespace of clocks. `clone` has another use for the same bit.
+/// The flag for a time namespace. `clone` uses the same bit for something else.
 const NEW_CLOCKS: u64 = 0x80;
 
-/// What puts characters into a terminal as if they were typed.
+/// Requests that put characters into a terminal as if they were typed.
 const TYPING: &[u64] = &[0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */];
 
-/// What a command with network may have. Others lead to the machine's host or to rare parts of
-/// the kernel.
-const FAMILIES: &[libc::c_int] = &[
-    libc::AF_UNIX,
-    libc::AF_INET,
-    libc::AF_INET6,
-    libc::AF_NETLINK,
-];
+/// The sockets that a command may open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sockets {
+    /// None.
+    Forbidden,
+    /// Those of the internet protocols, for a command in a network of its own, and the look at its
+    /// interfaces. Sockets with a path are refused: one of the machine may lie in a readable folder.
+    Loopback,
+    /// The same and sockets with a path, for a command that Landlock keeps from those of others.
+    LoopbackAndPaths,
+    /// All usual ones.
+    Network,
+}
 
-/// The filter of a command, compiled once: with network, and without.
-static WITH_NETWORK: OnceLock<Programs> = OnceLock::new();
-static WITHOUT_NETWORK: OnceLock<Programs> = OnceLock::new();
+impl Sockets {
+    const ALL: [Self; 4] = [
+        Self::Forbidden,
+        Self::Loopback,
+        Self::LoopbackAndPaths,
+        Self::Network,
+    ];
+
+    /// The allowed families. Others lead to the machine's host or to rare parts of the kernel.
+    const fn families(self) -> &'static [libc::c_int] {
+        match self {
+            Self::Forbidden => &[],
+            Self::Loopback => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+            Self::LoopbackAndPaths | Self::Network => &[
+                libc::AF_UNIX,
+                libc::AF_INET,
+                libc::AF_INET6,
+                libc::AF_NETLINK,
+            ],
+        }
+    }
+
+    /// What refuses other sockets. No rule means every socket.
+    fn rules(self) -> Result<Vec<SeccompRule>, BackendError> {
+        Ok(match self {
+            Self::Forbidden => Vec::new(),
+            Self::Loopback | Self::LoopbackAndPaths => {
+                vec![other_families(self.families())?, other_netlink()?]
+            }
+            Self::Network => vec![other_families(self.families())?],
+        })
+    }
+}
+
+/// The filters, compiled once, in the order of [`Sockets::ALL`].
+static COMPILED: [OnceLock<Programs>; 4] = [const { OnceLock::new() }; 4];
 
 /// A filter, or why there is none.
 type Programs = Result<[BpfProgram; 2], String>;
 
-/// Compiles the filters, so that copies of this process have them.
+/// Compiles the filters, so that forks of this process have them.
 pub(super) fn prepare() {
-    compiled(true);
-    compiled(false);
+    for sockets in Sockets::ALL {
+        compiled(sockets);
+    }
 }
 
-fn compiled(network: bool) -> &'static Programs {
-    let place = if network {
-        &WITH_NETWORK
-    } else {
-        &WITHOUT_NETWORK
-    };
-    place.get_or_init(|| programs(network).map_err(|error| error.to_string()))
+fn compiled(sockets: Sockets) -> &'static Programs {
+    COMPILED[sockets as usize].get_or_init(|| programs(sockets).map_err(|error| error.to_string()))
 }
 
 /// Installs the filter for this process and all it starts.
-pub(super) fn install(network: bool) -> Layer<()> {
+pub(super) fn install(sockets: Sockets) -> Layer<()> {
     let apply = |program: &BpfProgram| apply_filter(program).map_err(|error| error.to_string());
-    let installed = match compiled(network) {
+    let installed = match compiled(sockets) {
         Ok(programs) => programs.iter().try_for_each(apply),
         Err(reason) => Err(reason.clone()),
     };
@@ -134,7 +168,7 @@ pub(super) fn install(network: bool) -> Layer<()> {
     }
 }
 
-fn programs(network: bool) -> Result<[BpfProgram; 2], BackendError> {
+fn programs(sockets: Sockets) -> Result<[BpfProgram; 2], BackendError> {
     let mut refused = Rules::new();
     for number in REFUSED {
         refused.insert(*number, Vec::new());
@@ -154,16 +188,10 @@ fn programs(network: bool) -> Result<[BpfProgram; 2], BackendError> {
         .map(|request| is(1, *request))
         .collect::<Result<_, _>>()?;
     refused.insert(libc::SYS_ioctl, typing);
-    refused.insert(
-        libc::SYS_socket,
-        if network {
-            vec![other_families()?]
-        } else {
-            Vec::new()
-        },
-    );
+    refused.insert(libc::SYS_socket, sockets.rules()?);
     on_this_processor(&mut refused);
-    // Its flags are in memory, where a filter cannot look; without it `clone` is used.
+    // Its flags are in memory, which a filter cannot inspect; when it fails, callers fall back to
+    // `clone`.
     let mut absent = Rules::from([(libc::SYS_clone3, Vec::new())]);
     on_this_processor(&mut absent);
     Ok([
@@ -189,7 +217,7 @@ fn has(argument: u8, flag: u64) -> Result<SeccompRule, BackendError> {
     )?])
 }
 
-/// Matches when the half of an argument that the kernel looks at is `value`.
+/// Matches when the half of an argument that the kernel uses is `value`.
 fn is(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
     let equal = SeccompCmpOp::Eq;
     SeccompRule::new(vec![SeccompCondition::new(
@@ -200,20 +228,31 @@ fn is(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
     )?])
 }
 
-/// Matches a socket of any family that is not among [`FAMILIES`].
-fn other_families() -> Result<SeccompRule, BackendError> {
-    let different = FAMILIES.iter().map(|family| {
+/// Matches a netlink socket that is not about interfaces and routes.
+fn other_netlink() -> Result<SeccompRule, BackendError> {
+    let (equal, different) = (SeccompCmpOp::Eq, SeccompCmpOp::Ne);
+    let family = u64::from(libc::AF_NETLINK.unsigned_abs());
+    let routes = u64::from(libc::NETLINK_ROUTE.unsigned_abs());
+    SeccompRule::new(vec![
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, equal, family)?,
+        SeccompCondition::new(2, SeccompCmpArgLen::Dword, different, routes)?,
+    ])
+}
+
+/// Matches a socket of any family that is not among `families`.
+fn other_families(families: &[libc::c_int]) -> Result<SeccompRule, BackendError> {
+    let different = families.iter().map(|family| {
         let family = u64::from(family.unsigned_abs());
         SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family)
     });
     SeccompRule::new(different.collect::<Result<_, _>>()?)
 }
 
-/// Adds the numbers by which the same calls can be made through the x32 interface.
+/// Adds the numbers of the same calls in the x32 interface.
 #[cfg(target_arch = "x86_64")]
 fn on_this_processor(rules: &mut Rules) {
     const X32: i64 = 0x4000_0000;
-    /// Calls with a number of their own there.
+    /// Calls with a different number there.
     const OTHERWISE: &[(c_long, i64)] = &[
         (libc::SYS_ioctl, 514),
         (libc::SYS_ptrace, 521),
@@ -233,6 +272,6 @@ fn on_this_processor(rules: &mut Rules) {
     rules.extend(both);
 }
 
-/// There is one interface only.
+/// This processor has only one interface.
 #[cfg(not(target_arch = "x86_64"))]
 fn on_this_processor(_rules: &mut Rules) {}

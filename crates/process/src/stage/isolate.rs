@@ -1,16 +1,32 @@
-//! Enters new namespaces. With the right to do so directly; else through a namespace of users in
-//! which only the calling user exists, so that files made inside belong to that user.
+//! Enters new namespaces: directly where permitted, otherwise through a user namespace that
+//! contains only the calling user, so that files created inside belong to that user.
 
 use super::{AtStep, Problem};
 use crate::invocation::Isolation;
-use crate::outcome::Namespace;
+use crate::outcome::{Layer, Namespace};
 use crate::system;
 use crate::wire::Plan;
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
 use std::fs;
 
-/// Enters the namespaces of the plan and tells which they are.
+/// Brings loopback up in a network of its own, where the plan asks for it. A command in the network of
+/// the machine never gets it.
+pub(super) fn raise_loopback(plan: &Plan, namespaces: &[Namespace]) -> Layer<()> {
+    let is_asked = plan.confinement.as_ref().is_some_and(|one| one.loopback);
+    if !is_asked {
+        return Layer::NotAsked;
+    }
+    if !namespaces.contains(&Namespace::Network) {
+        return Layer::Missing("it needs a network namespace".to_owned());
+    }
+    match system::raise_loopback() {
+        Ok(()) => Layer::InForce(()),
+        Err(error) => Layer::Missing(error.to_string()),
+    }
+}
+
+/// Enters the namespaces of the plan and returns them.
 pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, Problem> {
     let Some(confinement) = &plan.confinement else {
         return Ok(Vec::new());
@@ -41,7 +57,7 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, Problem> {
 fn enter_as_user(flags: UnshareFlags) -> Result<(), Problem> {
     let (user, group) = (geteuid(), getegid());
     system::unshare(flags | UnshareFlags::NEWUSER).at("making namespaces")?;
-    // Without this the kernel accepts no map of groups; old kernels do not have the file.
+    // Without this the kernel accepts no group map; old kernels do not have the file.
     let _where_it_exists = fs::write("/proc/self/setgroups", "deny");
     fs::write("/proc/self/uid_map", format!("{user} {user} 1")).at("mapping the user")?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1")).at("mapping the group")

@@ -1,17 +1,17 @@
-//! The stages between this process and a command: copies of this program that set up what holds
-//! the command, wait for it, and kill what it leaves behind.
+//! The stages between this process and a command: copies of this program that set up the confinement, wait for the
+//! command, and kill what it leaves behind.
 //!
-//! The [`nursery`] is started by [`nursery`](crate::nursery) and forks a first stage for each command, which
-//! gets its plan through a socket. It makes the namespaces and forks their first process, which supervises the command and with which
-//! the kernel kills everything else. Without a namespace of processes the first stage supervises
-//! by itself. The command is one more fork, which takes its own rights away ([`command`]) and then
-//! becomes the program.
+//! The fork server ([`fork_server`]), which [`crate::fork_server`] starts, forks a first stage for each command, which gets its
+//! plan through a socket. The stage creates the namespaces and forks their first process, which supervises the command
+//! and with which the kernel kills everything else. Without a process namespace the first stage supervises by itself.
+//! The command is one more fork, which drops its own rights ([`command`]) and then executes the program.
 
 mod command;
 mod filter;
+mod fork_server;
 mod isolate;
 mod mounts;
-mod nursery;
+mod read_only;
 mod restrict;
 mod supervise;
 mod terminal;
@@ -19,7 +19,7 @@ mod tree;
 
 use crate::invocation::{Isolation, Output};
 use crate::launch::{self, STAGE};
-use crate::outcome::Namespace;
+use crate::outcome::{Layer, Namespace};
 use crate::system::{self, Fork};
 use crate::wire::{self, Plan, Report};
 use rustix::io::Errno;
@@ -37,22 +37,21 @@ use supervise::Supervisor;
 use terminal::{Suspension, Terminal};
 use tree::Tree;
 
-/// The exit code of a stage that could not do its part. Nobody but us sees it.
+/// Exit code of a stage that failed. Only this crate sees it.
 const FAILED: u8 = 125;
 
-/// Call this first thing in `main`, with all arguments, the program's own name included, before
-/// any thread is started. When this process was started as a stage, it does the stage's work and
-/// returns its exit code, with which the process has to end. Otherwise it returns `None`, and
-/// [`run`](crate::run) knows that it can start stages.
+/// Call this at the start of `main`, with all arguments including the program's own name, before any thread is started.
+/// When this process was started as a stage, it does the stage's work and returns its exit code, with which the process
+/// has to end. Otherwise it returns `None`, and [`run`](crate::run) knows that it can start stages.
 pub fn stage_main(arguments: &[OsString]) -> Option<u8> {
     if arguments.get(1).is_none_or(|first| first != STAGE) {
         launch::stages_from("/proc/self/exe");
         return None;
     }
-    Some(nursery::serve().unwrap_or(FAILED))
+    Some(fork_server::serve().unwrap_or(FAILED))
 }
 
-/// What a step of a stage failed at.
+/// A failed step of a stage.
 #[derive(Debug)]
 struct Problem {
     step: String,
@@ -72,7 +71,7 @@ impl Problem {
     }
 }
 
-/// Names the step that failed.
+/// Adds the name of the failed step.
 trait AtStep<T> {
     fn at(self, step: &str) -> Result<T, Problem>;
 }
@@ -83,20 +82,20 @@ impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
     }
 }
 
-/// What a stage was given.
+/// Input of a stage.
 struct Task {
-    /// Never given back: each stage ends soon, and with it its memory.
+    /// Never freed: each stage ends soon, and with it its memory.
     plan: ManuallyDrop<Plan>,
     control: OwnedFd,
     streams: [OwnedFd; 3],
-    /// The way into the command's control group.
+    /// Entrance to the command's control group.
     entrance: Option<OwnedFd>,
-    /// The process that forked us and lives as long as the one that asked.
-    nursery: Pid,
+    /// The process that forked us and lives as long as the requesting one.
+    fork_server: Pid,
 }
 
-fn first_stage(control: OwnedFd, nursery: Pid) -> io::Result<u8> {
-    let Some(task) = receive(control, nursery)? else {
+fn first_stage(control: OwnedFd, fork_server: Pid) -> io::Result<u8> {
+    let Some(task) = receive(control, fork_server)? else {
         return Ok(FAILED);
     };
     if !task.is_awaited() {
@@ -111,19 +110,21 @@ fn first_stage(control: OwnedFd, nursery: Pid) -> io::Result<u8> {
         .as_ref()
         .map_or(Isolation::None, |confined| confined.isolation);
     let terminal = match task.plan.output {
-        Output::Terminal => Terminal::of(&task.streams[0], task.plan.asked_by),
+        Output::Terminal => Terminal::foreground(&task.streams[0], task.plan.asked_by),
         Output::Capture | Output::Inherit => None,
     };
     let namespaces = match isolate::enter(&task.plan) {
         Ok(namespaces) => namespaces,
         Err(problem) => return not_isolated(&task, problem),
     };
+    let loopback = isolate::raise_loopback(&task.plan, &namespaces);
     if isolation == Isolation::Whole {
-        in_process_namespace(task, namespaces, terminal)
+        in_process_namespace(task, namespaces, loopback, terminal)
     } else {
         let supervisor = Supervisor {
             tree: Tree::Descendants,
             namespaces,
+            loopback,
             takes_terminal: terminal.is_some(),
         };
         let mut suspension = terminal.map_or(Suspension::Never, Suspension::Here);
@@ -133,9 +134,9 @@ fn first_stage(control: OwnedFd, nursery: Pid) -> io::Result<u8> {
     }
 }
 
-/// Takes the plan and the streams from our socket.
-fn receive(control: OwnedFd, nursery: Pid) -> io::Result<Option<Task>> {
-    let Some((plan, files)) = wire::hear_with::<Plan>(&control)? else {
+/// Receives the plan and the streams from our socket.
+fn receive(control: OwnedFd, fork_server: Pid) -> io::Result<Option<Task>> {
+    let Some((plan, files)) = wire::receive_with::<Plan>(&control)? else {
         return Ok(None);
     };
     let mut files = files.into_iter();
@@ -148,28 +149,29 @@ fn receive(control: OwnedFd, nursery: Pid) -> io::Result<Option<Task>> {
         control,
         streams,
         entrance: files.next(),
-        nursery,
+        fork_server,
     }))
 }
 
 impl Task {
-    /// Whether the process that asked for the command still waits for it: else the nursery is gone too.
+    /// Whether the requesting process still waits for the command; otherwise the fork server is gone too.
     fn is_awaited(&self) -> bool {
-        getppid() == Some(self.nursery)
+        getppid() == Some(self.fork_server)
     }
 }
 
 fn not_isolated(task: &Task, problem: Problem) -> io::Result<u8> {
     let Problem { step, errno } = problem;
-    wire::tell(&task.control, &Report::NotIsolated { step, errno })?;
+    wire::send(&task.control, &Report::NotIsolated { step, errno })?;
     Ok(FAILED)
 }
 
-/// Forks the first process of the new namespace and waits for it. When we are killed, so is it,
-/// and with it everything in the namespace.
+/// Forks the first process of the new namespace and waits for it. When we are killed, so is it, and with it everything
+/// in the namespace.
 fn in_process_namespace(
     task: Task,
     namespaces: Vec<Namespace>,
+    loopback: Layer<()>,
     terminal: Option<Terminal>,
 ) -> io::Result<u8> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -189,6 +191,7 @@ fn in_process_namespace(
             let supervisor = Supervisor {
                 tree: Tree::Namespace,
                 namespaces,
+                loopback,
                 takes_terminal,
             };
             isolated(task, &supervisor, &mut suspension)
@@ -205,12 +208,12 @@ fn in_process_namespace(
     }
 }
 
-/// Waits until a child has ended, whatever its code: it has told its own story.
+/// Waits until a child has ended, whatever its code: it has sent its own report.
 fn wait_for(child: Pid) {
     while let Err(Errno::INTR) = rustix::process::waitpid(Some(child), WaitOptions::empty()) {}
 }
 
-/// Mounts what has to be mounted and supervises the command.
+/// Sets up the mounts and supervises the command.
 fn isolated(
     mut task: Task,
     supervisor: &Supervisor,
@@ -229,7 +232,7 @@ fn isolated(
                 task.streams[0] = File::open("/dev/null")?.into();
             }
         }
-        // What has more rights than the command is not to be looked into by it.
+        // The command must not inspect a process that has more rights than it.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     }
     supervisor.run(task, &writable, suspension)

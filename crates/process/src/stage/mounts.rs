@@ -1,28 +1,30 @@
-//! The file system as the command sees it: a new root that contains what it may read, read-only, and
-//! its writable folders; a `/dev` with the harmless devices only, shared memory, terminals and `/proc`
-//! of its own. Everything else is not there.
+//! The file system as the command sees it: a new root that contains its readable files, read-only, and its writable
+//! directories; a `/dev` with harmless devices only, and private shared memory, terminals and `/proc`. Everything else
+//! does not exist.
 //!
-//! Unlike Landlock, this also stops changes of modes, owners, times and attributes outside.
+//! Unlike Landlock, this also prevents changes of modes, owners, times and attributes outside.
 
+use super::read_only::read_only_except;
 use super::tree::Tree;
 use super::{AtStep, Problem};
-use crate::system::{self, Reach};
 use crate::wire::{BINDING_FOLDER, Confinement, OPENING_FOLDER};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
-    mount_remount, unmount,
+    unmount,
 };
 use rustix::process::{chdir, chroot, pivot_root};
-use std::ffi::{CStr, CString, OsString};
+use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
-/// The devices every program may use.
+/// Devices that every program may use.
 pub(super) const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
@@ -32,32 +34,40 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/tty",
 ];
 
-/// Where terminals are made.
+/// Paths through which terminals are created.
 pub(super) const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts"];
 
-/// Private parts of `/dev` in which the command may write: shared memory and its own terminals.
+/// Private, writable parts of `/dev`: shared memory and the command's own terminals.
 const PRIVATE: [(&str, &str, &CStr); 2] = [
     ("/dev/shm", "tmpfs", c"mode=1777"),
     ("/dev/pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"),
 ];
 
-/// Where the new root is put together, before it takes the place of the old one. Everything that is
-/// bound into it was opened before.
+/// Directory in which the new root is assembled, before it replaces the old one. Everything that is bound into it was
+/// opened before.
 const NEW_ROOT: &str = "/dev";
 
-/// A file that stands for hidden files, until all of them are covered.
+/// An empty file mounted over hidden files; removed once all are covered.
 const COVER: &str = "/.hidden";
 
+/// Where a command finds its private temporary folder.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+
 /// Something that is put into the new root.
-enum Placed {
-    /// A file or folder of the machine.
+enum MountEntry {
+    /// A file or directory of the machine.
     Bound(OwnedFd, &'static str),
-    /// Nothing, in place of what is hidden.
+    /// The private temporary folder.
+    Temporary(OwnedFd),
+    /// A folder in the temporary one that leads to mounted folders of the machine. Mount points are created in it,
+    /// and it is read-only: files next to them must not appear to exist on the machine.
+    Way,
+    /// An empty file or folder that covers a hidden one.
     Masked,
 }
 
-/// Puts the new root together and enters it. Returns folders that are writable because they are the
-/// command's own.
+/// Assembles the new root and enters it. Returns the directories that are writable because they are private to the
+/// command.
 pub(super) fn prepare(
     confinement: &Confinement,
     folder: &Path,
@@ -70,6 +80,9 @@ pub(super) fn prepare(
     )
     .at("parting from the mounts of others")?;
     let mut placed = placed(confinement)?;
+    if confinement.temporary.is_some() {
+        add_ways(&mut placed, confinement, folder);
+    }
     placed.sort_by_key(|(path, _)| path.components().count());
     let devices: Vec<(&str, OwnedFd)> = DEVICES
         .iter()
@@ -94,56 +107,106 @@ pub(super) fn prepare(
     for (path, what) in &placed {
         root.place(path, what, &bound)?;
         match what {
-            Placed::Bound(..) => bound.push(path.clone()),
-            Placed::Masked => bound.retain(|folder| !folder.starts_with(path)),
+            MountEntry::Bound(..) => bound.push(path.clone()),
+            MountEntry::Temporary(_) | MountEntry::Way => {}
+            MountEntry::Masked => bound.retain(|folder| !folder.starts_with(path)),
         }
     }
     fs::remove_file(inside(Path::new(COVER))).at(STEP)?;
     for (link, target) in &confinement.view.links {
-        let place = inside(Path::new(link));
-        if let Some(parent) = place.parent() {
-            fs::create_dir_all(parent).at(STEP)?;
-        }
-        match symlink(target, place) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(Problem::new(STEP, error));
-            }
-            _ => {}
+        let link = Path::new(link);
+        let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else {
+            continue;
+        };
+        let parent = root.make_folders(parent).at(STEP)?;
+        match symlinkat(target, parent, name) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(Problem::new(STEP, error)),
         }
     }
-    for expected in [folder, Path::new("/tmp"), Path::new("/var/tmp")] {
+    for expected in std::iter::once(folder).chain(TEMPORARY.map(Path::new)) {
         if !bound.iter().any(|one| expected.starts_with(one)) {
-            fs::create_dir_all(inside(expected)).at(STEP)?;
+            root.make_folders(expected).at(STEP)?;
         }
     }
     enter(&root).at(STEP)?;
-    let private = PRIVATE.map(|(folder, ..)| PathBuf::from(folder)).to_vec();
+    let is_temporary =
+        |(_, what): &&(PathBuf, MountEntry)| matches!(what, MountEntry::Temporary(_));
+    let temporary = placed.iter().filter(is_temporary);
+    let private = PRIVATE.iter().map(|(folder, ..)| PathBuf::from(folder));
+    let private = private.chain(temporary.map(|(path, _)| path.clone()));
+    let private: Vec<PathBuf> = private.collect();
     let writable = confinement.writable.iter().map(Path::new);
     let kept: Vec<&Path> = writable
         .chain(private.iter().map(PathBuf::as_path))
         .collect();
-    let readable: Vec<&Path> = confinement.view.readable.iter().map(Path::new).collect();
+    let is_way = |(_, what): &&(PathBuf, MountEntry)| matches!(what, MountEntry::Way);
+    let ways = placed.iter().filter(is_way);
+    let readable = confinement.view.readable.iter().map(Path::new);
+    let readable: Vec<&Path> = readable
+        .chain(ways.map(|(path, _)| path.as_path()))
+        .collect();
     read_only_except(&kept, &readable)?;
     Ok(private)
 }
 
-/// Opens everything that belongs into the new root. What may be read and is not there is left out.
-fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, Placed)>, Problem> {
+/// Opens everything that belongs in the new root. Readable paths that do not exist are skipped.
+fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, MountEntry)>, Problem> {
     let mut placed = Vec::new();
     for folder in &confinement.writable {
         let folder = PathBuf::from(folder);
         let handle = open(&folder, OFlags::DIRECTORY).at(OPENING_FOLDER)?;
-        placed.push((folder, Placed::Bound(handle, BINDING_FOLDER)));
+        placed.push((folder, MountEntry::Bound(handle, BINDING_FOLDER)));
     }
     for path in &confinement.view.readable {
         let path = PathBuf::from(path);
         if let Ok(handle) = open(&path, OFlags::empty()) {
-            placed.push((path, Placed::Bound(handle, "binding a readable folder")));
+            placed.push((path, MountEntry::Bound(handle, "binding a readable folder")));
+        }
+    }
+    if let Some(folder) = &confinement.temporary {
+        for place in TEMPORARY.map(PathBuf::from) {
+            // A policy may grant the machine's own `/tmp`.
+            if !placed.iter().any(|(path, _)| place.starts_with(path)) {
+                let handle = open(Path::new(folder), OFlags::DIRECTORY).at(OPENING_FOLDER)?;
+                placed.push((place, MountEntry::Temporary(handle)));
+            }
         }
     }
     let masked = confinement.view.masked.iter();
-    placed.extend(masked.map(|path| (PathBuf::from(path), Placed::Masked)));
+    placed.extend(masked.map(|path| (PathBuf::from(path), MountEntry::Masked)));
     Ok(placed)
+}
+
+/// Adds a `Way` for each mount more than one level below the temporary folder.
+fn add_ways(placed: &mut Vec<(PathBuf, MountEntry)>, confinement: &Confinement, folder: &Path) {
+    let links = confinement
+        .view
+        .links
+        .iter()
+        .map(|(link, _)| Path::new(link));
+    let paths = placed.iter().map(|(path, _)| path.as_path());
+    let paths: Vec<&Path> = paths.chain(links).chain([folder]).collect();
+    let mut ways = BTreeSet::new();
+    for (temporary, what) in placed.iter() {
+        if !matches!(what, MountEntry::Temporary(_)) {
+            continue;
+        }
+        for path in &paths {
+            let Ok(inner) = path.strip_prefix(temporary) else {
+                continue;
+            };
+            let mut names = inner.components();
+            if let Some(first) = names.next()
+                && names.next().is_some()
+            {
+                ways.insert(temporary.join(first));
+            }
+        }
+    }
+    // A path that is itself bound needs no such folder.
+    ways.retain(|way| !placed.iter().any(|(path, _)| path == way));
+    placed.extend(ways.into_iter().map(|way| (way, MountEntry::Way)));
 }
 
 /// The root that is being put together.
@@ -152,19 +215,29 @@ struct NewRoot {
 }
 
 impl NewRoot {
-    /// Puts one thing into its place. `bound` are the folders of the machine that are there already:
-    /// nothing is made in them.
-    fn place(&self, path: &Path, what: &Placed, bound: &[PathBuf]) -> Result<(), Problem> {
+    /// Puts one entry in its place. `bound` are the directories of the machine that are already there: nothing is
+    /// created in them.
+    fn place(&self, path: &Path, what: &MountEntry, bound: &[PathBuf]) -> Result<(), Problem> {
         let is_ours = !bound.iter().any(|folder| path.starts_with(folder));
         match what {
-            Placed::Bound(handle, step) => {
+            MountEntry::Bound(handle, step) => {
                 if is_ours {
-                    make_place(path, handle).at(step)?;
+                    self.make_place(path, handle).at(step)?;
                 }
                 let place = self.find(path).at(step)?;
                 mount_bind_recursive(path_of(handle), path_of(&place)).at(step)
             }
-            Placed::Masked => {
+            MountEntry::Temporary(handle) => {
+                let place = self.make_folders(path).at(BINDING_FOLDER)?;
+                mount_bind_recursive(path_of(handle), path_of(&place)).at(BINDING_FOLDER)
+            }
+            MountEntry::Way => {
+                let place = self.make_folders(path).at(BINDING_FOLDER)?;
+                let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+                let target = path_of(&place);
+                mount("tmpfs", target, "tmpfs", flags, Some(c"mode=0755")).at(BINDING_FOLDER)
+            }
+            MountEntry::Masked => {
                 const STEP: &str = "hiding a file";
                 let Ok(place) = self.find(path) else {
                     return Ok(());
@@ -187,25 +260,47 @@ impl NewRoot {
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::IN_ROOT;
         Ok(openat2(&self.handle, path, flags, Mode::empty(), resolve)?)
     }
+
+    /// Makes the file or folder over which another one is bound.
+    fn make_place(&self, path: &Path, handle: &OwnedFd) -> io::Result<()> {
+        if fs::metadata(path_of(handle))?.is_dir() {
+            return self.make_folders(path).map(drop);
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let parent = self.make_folders(parent)?;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&parent, name, flags, Mode::from_raw_mode(0o600))?;
+        Ok(())
+    }
+
+    /// Creates a folder with its parents and opens it. No link is followed: earlier commands wrote in the
+    /// temporary folder. Files that they left in place of a folder are removed.
+    fn make_folders(&self, path: &Path) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = self.handle.try_clone()?;
+        for component in path.components() {
+            let Component::Normal(name) = component else {
+                continue;
+            };
+            let next = match openat(&at, name, flags, Mode::empty()) {
+                Err(error @ (Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
+                    if error != Errno::NOENT {
+                        unlinkat(&at, name, AtFlags::empty())?;
+                    }
+                    mkdirat(&at, name, Mode::from_raw_mode(0o755))?;
+                    openat(&at, name, flags, Mode::empty())?
+                }
+                other => other?,
+            };
+            at = next;
+        }
+        Ok(at)
+    }
 }
 
-/// Makes the file or folder over which another one is bound.
-fn make_place(path: &Path, handle: &OwnedFd) -> io::Result<()> {
-    let place = inside(path);
-    if fs::metadata(path_of(handle))?.is_dir() {
-        return fs::create_dir_all(place);
-    }
-    if let Some(parent) = place.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(place)
-        .map(drop)
-}
-
-/// A path in the root that is being put together.
+/// A path in the root under construction.
 fn inside(path: &Path) -> PathBuf {
     let relative = path.strip_prefix("/").unwrap_or(path);
     Path::new(NEW_ROOT).join(relative)
@@ -216,8 +311,8 @@ fn enter(root: &NewRoot) -> io::Result<()> {
     chdir(path_of(&root.handle))?;
     match pivot_root(".", ".") {
         Ok(()) => unmount(".", UnmountFlags::DETACH)?,
-        // The root is no mount of its own, or the first file system of the machine. Without the right
-        // to leave a root, this holds as well.
+        // The root is not a mount of its own, or it is the first file system of the machine. Without the right to leave
+        // a root, `chroot` is equally safe.
         Err(Errno::INVAL) => chroot(".")?,
         Err(error) => return Err(error.into()),
     }
@@ -225,7 +320,7 @@ fn enter(root: &NewRoot) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a path in which nothing is a link.
+/// Opens a path that contains no symbolic link.
 fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
     Ok(openat2(
@@ -237,12 +332,12 @@ fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// The path by which an open file can be named, wherever it is by now.
+/// A path that refers to an open file, wherever it is by now.
 fn path_of(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// A `/dev` without disks, memory and the like, and without the terminals of others.
+/// Creates a `/dev` without disks, memory and the like, and without the terminals of others.
 fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), Problem> {
     const STEP: &str = "making a private /dev";
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
@@ -267,106 +362,4 @@ fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), Problem> {
         symlink(target, inside(Path::new(link))).at(STEP)?;
     }
     Ok(())
-}
-
-/// Makes every mount read-only, except those at or beneath `kept` that were writable. What is readable
-/// only and lies beneath a kept folder is read-only too.
-fn read_only_except(kept: &[&Path], readable: &[&Path]) -> Result<(), Problem> {
-    const STEP: &str = "making mounts read-only";
-    let mounts = mounts().at("reading the mounts")?;
-    let (stay, change): (Vec<Mounted>, Vec<Mounted>) = mounts.into_iter().partition(|mounted| {
-        let nearest = |folders: &[&Path]| {
-            let above = folders
-                .iter()
-                .filter(|folder| mounted.at.starts_with(folder));
-            above.map(|folder| folder.components().count()).max()
-        };
-        nearest(kept).is_some_and(|depth| Some(depth) >= nearest(readable))
-    });
-    match system::set_read_only(c"/", Reach::Beneath, true) {
-        Ok(()) => {
-            for mounted in stay.iter().filter(|mounted| mounted.writable) {
-                let target = CString::new(mounted.at.as_os_str().as_bytes()).at(STEP)?;
-                system::set_read_only(&target, Reach::One, false).at(STEP)?;
-            }
-            Ok(())
-        }
-        // Kernels before 5.12: one after the other. What is hidden beneath another mount cannot
-        // be named, and not be reached either.
-        Err(error) if error.raw_os_error() == Some(Errno::NOSYS.raw_os_error()) => {
-            for mounted in change.iter().filter(|mounted| mounted.writable) {
-                let flags = MountFlags::BIND | MountFlags::RDONLY | mounted.flags;
-                mount_remount(&mounted.at, flags, c"").at(STEP)?;
-            }
-            Ok(())
-        }
-        Err(error) => Err(Problem::new(STEP, error)),
-    }
-}
-
-/// One line of `/proc/self/mountinfo`.
-struct Mounted {
-    at: PathBuf,
-    writable: bool,
-    flags: MountFlags,
-}
-
-fn mounts() -> io::Result<Vec<Mounted>> {
-    let table = fs::read("/proc/self/mountinfo")?;
-    Ok(table
-        .split(|byte| *byte == b'\n')
-        .filter_map(mounted)
-        .collect())
-}
-
-fn mounted(line: &[u8]) -> Option<Mounted> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let at = unescaped(fields.nth(4)?);
-    let options = std::str::from_utf8(fields.next()?).ok()?;
-    let mut flags = MountFlags::empty();
-    for option in options.split(',') {
-        flags |= match option {
-            "nosuid" => MountFlags::NOSUID,
-            "nodev" => MountFlags::NODEV,
-            "noexec" => MountFlags::NOEXEC,
-            "noatime" => MountFlags::NOATIME,
-            "nodiratime" => MountFlags::NODIRATIME,
-            "relatime" => MountFlags::RELATIME,
-            _ => MountFlags::empty(),
-        };
-    }
-    Some(Mounted {
-        at,
-        writable: options.split(',').any(|option| option == "rw"),
-        flags,
-    })
-}
-
-/// Undoes the octal escapes of spaces and the like.
-fn unescaped(field: &[u8]) -> PathBuf {
-    let mut path = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
-        let code = (byte == b'\\' && after.len() >= 3)
-            .then(|| std::str::from_utf8(&after[..3]).ok())
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        path.push(code.unwrap_or(byte));
-        rest = if code.is_some() { &after[3..] } else { after };
-    }
-    PathBuf::from(OsString::from_vec(path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::mounted;
-    use std::path::Path;
-
-    #[test]
-    fn a_mount_point_with_a_space_is_read() {
-        let line = b"36 35 98:0 /mnt1 /a\\040b/c\\134d ro,noatime shared:1 - ext3 /dev/root rw";
-        let found = mounted(line).expect("a mount");
-        assert_eq!(found.at, Path::new("/a b/c\\d"));
-        assert!(!found.writable);
-    }
 }

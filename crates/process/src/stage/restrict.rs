@@ -1,5 +1,5 @@
-//! What a command takes away from itself before it becomes the program: resources, rights to
-//! write, privileges. The filter of system calls is in [`filter`](super::filter).
+//! Restrictions that a command process applies to itself before it executes the program: resources, write access,
+//! privileges. The system call filter is in [`filter`](super::filter).
 
 use super::mounts::{DEVICES, TERMINALS};
 use crate::invocation::Limits;
@@ -21,11 +21,11 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// The newest interface of Landlock that was looked at. Older kernels do what they can of it.
+/// The newest Landlock interface that was reviewed. Older kernels apply what they support of it.
 const NEWEST: ABI = ABI::V9;
 
-/// Sets the limits of resources, and never leaves a memory dump. Tells which limits are in force, those
-/// of its control group and of the supervisor included.
+/// Sets the resource limits, and disables core dumps. Returns the limits in force, including those of its control group
+/// and of the supervisor.
 pub(super) fn limits(
     limits: &Limits,
     grouped: &[EnforcedLimit],
@@ -90,8 +90,8 @@ pub(super) fn limits(
     }
 }
 
-/// The limits on all processes together. The kernel does not limit the number of root's processes, and
-/// no resource limit is about the memory of several.
+/// The limits on all processes together. The kernel does not limit the number of root's processes, and no resource
+/// limit covers the memory of several processes.
 fn tree_limits(limits: &Limits) -> Vec<EnforcedLimit> {
     let processes = limits.processes.map(|most| EnforcedLimit {
         resource: LimitedResource::Processes,
@@ -110,7 +110,7 @@ fn tree_limits(limits: &Limits) -> Vec<EnforcedLimit> {
     processes.into_iter().chain(memory).collect()
 }
 
-/// How many processes and threads this user has: the kernel counts them all against the limit.
+/// Number of processes and threads of this user: the kernel counts them all against the limit.
 fn processes_of_this_user() -> u64 {
     let user = getuid().as_raw();
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -124,20 +124,21 @@ fn processes_of_this_user() -> u64 {
         .sum()
 }
 
-/// Nothing that is run from here on gets more rights than it has.
+/// Prevents all programs executed from here on from gaining privileges.
 pub(super) fn no_new_privileges() -> rustix::io::Result<()> {
     set_no_new_privs(true)
 }
 
 /// Lets this process write beneath `writable` and to the usual devices only, read what the confinement
-/// names, and keeps it from TCP unless the network is allowed. With a root of its own, hidden files
+/// names, and keeps it from TCP unless `may_use_tcp`. With a root of its own, hidden files
 /// are not there; else the rules go around them.
 pub(super) fn landlock(
     writable: &[PathBuf],
     confinement: &Confinement,
     has_own_root: bool,
+    may_use_tcp: bool,
 ) -> Layer<i32> {
-    match restrict(writable, confinement, has_own_root) {
+    match restrict(writable, confinement, has_own_root, may_use_tcp) {
         Ok(RestrictionStatus {
             ruleset: RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
             landlock: LandlockStatus::Available { effective_abi, .. },
@@ -152,13 +153,14 @@ fn restrict(
     writable: &[PathBuf],
     confinement: &Confinement,
     has_own_root: bool,
+    may_use_tcp: bool,
 ) -> Result<RestrictionStatus, RulesetError> {
     let everything = AccessFs::from_all(NEWEST);
     let reading = AccessFs::from_read(NEWEST);
     let mut ruleset = Ruleset::default()
         .handle_access(everything)?
         .scope(Scope::from_all(NEWEST))?;
-    if !confinement.network {
+    if !may_use_tcp {
         ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
     }
     let view = &confinement.view;
@@ -173,7 +175,7 @@ fn restrict(
         let masked: Vec<PathBuf> = view.masked.iter().map(PathBuf::from).collect();
         paths
             .flat_map(|(path, access)| {
-                // What is listed itself inside a hidden folder is not hidden.
+                // A path that is itself listed inside a hidden directory is not hidden.
                 let within = masked.iter().filter(|mask| !path.starts_with(mask));
                 let within: Vec<PathBuf> = within.cloned().collect();
                 let parts = without_masked(&path, &within);
@@ -185,7 +187,7 @@ fn restrict(
     let devices = DEVICES.iter().chain(TERMINALS).map(PathBuf::from);
     rules.extend(devices.map(|device| (device, AccessFs::from_file(NEWEST))));
     let rules = rules.into_iter().filter_map(|(path, access)| {
-        // What cannot be opened cannot be used either.
+        // A path that cannot be opened cannot be used either.
         let handle = PathFd::new(&path).ok()?;
         let is_folder = handle.as_fd().try_clone_to_owned().ok().map(File::from)?;
         let access = if is_folder.metadata().ok()?.is_dir() {
@@ -198,13 +200,13 @@ fn restrict(
     ruleset.create()?.add_rules(rules)?.restrict_self()
 }
 
-/// Gives up what makes root more than another user, for good.
+/// Permanently drops all privileges of root.
 pub(super) fn drop_privileges() -> Layer<()> {
     let has_any = capabilities(None).map(|sets| !sets.permitted.is_empty());
     if !getuid().is_root() && has_any.is_ok_and(|any| !any) {
         return Layer::InForce(());
     }
-    // The kernel names the last one it knows by refusing the next.
+    // The kernel refuses the first number after the last capability it knows.
     let bounded = (0..u64::BITS)
         .map(|number| CapabilitySet::from_bits_retain(1 << number))
         .map_while(|one| match remove_capability_from_bounding_set(one) {

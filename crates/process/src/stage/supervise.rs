@@ -1,4 +1,4 @@
-//! The supervisor: starts the command, passes orders on, waits, and leaves nothing alive.
+//! The supervisor: starts the command, forwards orders, waits, and leaves nothing alive.
 
 use super::terminal::Suspension;
 use super::tree::Tree;
@@ -6,7 +6,7 @@ use super::{FAILED, Task, command};
 use crate::invocation::Output;
 use crate::outcome;
 use crate::outcome::{
-    Ending, Enforced, EnforcedLimit, Layer, LimitMeans, LimitedResource, Namespace,
+    Ending, EnforcedLimit, Enforcement, Layer, LimitMeans, LimitedResource, Namespace,
 };
 use crate::system::{self, Fork};
 use crate::wire::{self, Order, Plan, Report};
@@ -21,22 +21,24 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How often processes are counted.
+/// Interval at which processes are counted.
 const COUNT: Duration = Duration::from_millis(20);
 
-/// So many bytes tell of one signal.
+/// Size of one signal record, in bytes.
 const SIGNAL_BYTES: usize = 128;
 
-/// How the supervisor holds the command.
+/// Supervises a command: the tree to kill at its end, and the isolation in force.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     pub(super) tree: Tree,
     pub(super) namespaces: Vec<Namespace>,
+    /// Whether loopback of its own network is up.
+    pub(super) loopback: Layer<()>,
     pub(super) takes_terminal: bool,
 }
 
 impl Supervisor {
-    /// Starts the command and sees it to its end.
+    /// Starts the command and follows it to its end.
     pub(super) fn run(
         &self,
         task: Task,
@@ -52,7 +54,7 @@ impl Supervisor {
             control,
             streams,
             entrance,
-            nursery: _,
+            fork_server: _,
         } = task;
         match system::fork()? {
             Fork::Child => {
@@ -65,9 +67,9 @@ impl Supervisor {
                 match preparation(&ours) {
                     Ok(enforced) => {
                         let limits = supervised(&enforced);
-                        // When nobody hears it, the orders end at once, and so does everything.
-                        let _unless_gone = wire::tell(&control, &Report::Started(enforced));
-                        let mut watched = Watched {
+                        // If the receiver is gone, the orders end at once, and so does everything.
+                        let _unless_gone = wire::send(&control, &Report::Started(enforced));
+                        let mut watched = RunningCommand {
                             command,
                             has_group: plan.output != Output::Inherit,
                             tree: self.tree,
@@ -84,7 +86,7 @@ impl Supervisor {
                     }
                     Err(report) => {
                         super::wait_for(command);
-                        wire::tell(&control, &report)?;
+                        wire::send(&control, &report)?;
                         Ok(FAILED)
                     }
                 }
@@ -92,9 +94,9 @@ impl Supervisor {
         }
     }
 
-    /// What is in force before the command restricts itself.
-    pub(super) fn enforced(&self, plan: &Plan) -> Enforced {
-        let mut enforced = Enforced::nothing(match self.tree {
+    /// Restrictions in force before the command restricts itself.
+    pub(super) fn enforced(&self, plan: &Plan) -> Enforcement {
+        let mut enforced = Enforcement::nothing(match self.tree {
             Tree::Namespace => outcome::Tree::Namespace,
             Tree::Descendants => outcome::Tree::Supervisor,
         });
@@ -104,13 +106,14 @@ impl Supervisor {
             } else {
                 Layer::InForce(self.namespaces.clone())
             };
+            enforced.loopback = self.loopback.clone();
         }
         enforced
     }
 }
 
-/// The limits that need a look at the processes from time to time.
-fn supervised(enforced: &Enforced) -> Vec<EnforcedLimit> {
+/// The limits that require checking the processes from time to time.
+fn supervised(enforced: &Enforcement) -> Vec<EnforcedLimit> {
     match &enforced.limits {
         Layer::InForce(limits) => {
             let mine = |limit: &&EnforcedLimit| limit.by == LimitMeans::Supervisor;
@@ -120,9 +123,9 @@ fn supervised(enforced: &Enforced) -> Vec<EnforcedLimit> {
     }
 }
 
-/// What the command says before it becomes the program: what is in force, then nothing; or why it
-/// cannot become it.
-fn preparation(command: &OwnedFd) -> Result<Enforced, Box<Report>> {
+/// Reads the command's reports before it executes the program: what is in force, then the end; or why it cannot be
+/// executed.
+fn preparation(command: &OwnedFd) -> Result<Enforcement, Box<Report>> {
     let broken = || {
         let step = "preparing it".to_owned();
         Box::new(Report::NotStarted {
@@ -132,7 +135,7 @@ fn preparation(command: &OwnedFd) -> Result<Enforced, Box<Report>> {
     };
     let mut enforced = None;
     loop {
-        match wire::hear::<Report>(command) {
+        match wire::receive::<Report>(command) {
             Ok(Some(Report::Started(layers))) => enforced = Some(layers),
             Ok(Some(report)) => return Err(Box::new(report)),
             Ok(None) => return enforced.ok_or_else(broken),
@@ -143,21 +146,21 @@ fn preparation(command: &OwnedFd) -> Result<Enforced, Box<Report>> {
 
 /// A running command.
 #[derive(Debug)]
-struct Watched {
+struct RunningCommand {
     command: Pid,
     has_group: bool,
     tree: Tree,
-    /// The limits for which we have to look at its processes.
+    /// Limits that require checking its processes.
     limits: Vec<EnforcedLimit>,
-    /// The one for which everything was killed.
+    /// The limit for which everything was killed.
     exceeded: Option<EnforcedLimit>,
-    /// When the processes were last looked at.
+    /// Time of the last check of the processes.
     counted: Instant,
     /// Whether everything is being killed.
     is_ending: bool,
 }
 
-impl Watched {
+impl RunningCommand {
     /// Waits for the end of the command and reports it.
     fn see_to_its_end(&mut self, control: &OwnedFd, suspension: &Suspension) -> io::Result<u8> {
         let (ending, leftovers) = self.reap(control, suspension)?;
@@ -166,11 +169,11 @@ impl Watched {
             leftovers,
             exceeded: self.exceeded,
         };
-        wire::tell(control, &ended)?;
+        wire::send(control, &ended)?;
         Ok(0)
     }
 
-    /// Does what the orders say until the command has ended, kills what is left, and tells how many were.
+    /// Executes orders until the command has ended, kills what is left, and returns how many processes were killed.
     fn reap(&mut self, orders: &OwnedFd, suspension: &Suspension) -> io::Result<(Ending, usize)> {
         let options = match suspension {
             Suspension::Never => WaitOptions::NOHANG,
@@ -216,8 +219,8 @@ impl Watched {
         }
     }
 
-    /// Returns when a child may have ended, and passes orders on meanwhile. When nobody gives orders any more, or
-    /// there are too many processes, everything has to end.
+    /// Returns when a child may have ended, and forwards orders meanwhile. When the orders end, or there are too many
+    /// processes, everything has to end.
     fn look(&mut self, ends: &OwnedFd, orders: &mut Option<&OwnedFd>) -> io::Result<()> {
         let mut watched = vec![PollFd::new(ends, PollFlags::IN)];
         watched.extend(orders.map(|orders| PollFd::new(orders, PollFlags::IN)));
@@ -239,7 +242,7 @@ impl Watched {
             let _unless_taken = rustix::io::read(ends, &mut [0; SIGNAL_BYTES]);
         }
         if has_order && let Some(told) = *orders {
-            match wire::hear::<Order>(told) {
+            match wire::receive::<Order>(told) {
                 Ok(Some(Order::Signal(number))) => {
                     if let Some(signal) = Signal::from_named_raw(number).filter(|_| !self.is_ending)
                     {
@@ -255,7 +258,7 @@ impl Watched {
         Ok(())
     }
 
-    /// How long until the processes have to be looked at, where they are. Looks at them when it is time.
+    /// Time until the next check of the processes, where they are checked. Checks them when it is due.
     fn until_count(&mut self) -> Option<Duration> {
         if self.limits.is_empty() || self.is_ending {
             return None;
@@ -292,7 +295,7 @@ impl Watched {
         self.tree.kill();
     }
 
-    /// Whether a process that is no more was one of those we killed.
+    /// Whether an ended process was one of those we killed.
     fn was_killed(&self, status: WaitStatus) -> bool {
         self.is_ending && status.terminating_signal() == Some(Signal::KILL.as_raw())
     }

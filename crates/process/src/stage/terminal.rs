@@ -1,9 +1,10 @@
-//! Lends the terminal to an interactive command and takes it back.
+//! Lends the terminal to an interactive command and reclaims it.
 //!
-//! The command's process group is the foreground one while it runs. When the command is suspended,
-//! as by Ctrl-Z, our caller is suspended too, so that its shell takes over; when the shell resumes
-//! the caller, the command gets the terminal back. Only a process outside of the new namespace can
-//! name the caller's group, so the first stage does this and the supervisor asks for it.
+//! The command's process group is in the foreground while it runs. When the command is suspended,
+//! for example by Ctrl-Z, our caller is suspended too, so that its shell takes over; when the shell
+//! resumes the caller, the command gets the terminal back. Only a process outside of the new
+//! namespace can name the caller's group, so the first stage does this on request of the
+//! supervisor.
 
 use super::tree::state_in;
 use rustix::process::{Pid, Signal, getpgrp, kill_process_group, test_kill_process_group};
@@ -17,15 +18,15 @@ use std::os::unix::fs::FileExt;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often to look whether a suspended caller was resumed.
+/// Interval at which a suspended caller is checked for being resumed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A terminal in whose foreground our caller is.
+/// A terminal with our caller in the foreground.
 #[derive(Debug)]
 pub(super) struct Terminal {
     file: OwnedFd,
     caller: Pid,
-    /// What `/proc` tells of the caller, opened while we see the same `/proc` as it does.
+    /// The `/proc` entry of the caller, opened while we see the same `/proc` as it does.
     caller_state: File,
     settings: Termios,
     /// The group that had the terminal when the command was suspended.
@@ -34,7 +35,7 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// The terminal behind a stream, when it is one and our caller is in its foreground.
-    pub(super) fn of(stream: &OwnedFd, caller: i32) -> Option<Self> {
+    pub(super) fn foreground(stream: &OwnedFd, caller: i32) -> Option<Self> {
         if !isatty(stream) || tcgetpgrp(stream).ok()? != getpgrp() {
             return None;
         }
@@ -47,18 +48,18 @@ impl Terminal {
         })
     }
 
-    /// Suspends our caller, and returns when the command may go on.
+    /// Suspends our caller, and returns when the command may continue.
     fn suspend(&self) {
         let foreground = tcgetpgrp(&self.file).ok();
         if foreground == Some(self.caller) && self.job.get().is_some() {
-            // The shell gave the terminal to the caller, which ran all the time.
+            // The shell gave the terminal to the caller, which was running all the time.
             self.lend();
             return;
         }
         let settings = tcgetattr(&self.file).ok();
         if self.job.get().is_none_or(|job| foreground == Some(job)) {
             self.job.set(foreground);
-            // These fail only when the terminal is gone, and then there is nothing to give.
+            // These fail only when the terminal is gone, and then there is nothing to return.
             let _unless_gone = tcsetattr(&self.file, OptionalActions::Drain, &self.settings);
             let _unless_gone = tcsetpgrp(&self.file, self.caller);
         }
@@ -91,7 +92,7 @@ impl Terminal {
             .is_some_and(|(state, _)| state == 'T')
     }
 
-    /// Does what the supervisor asks for, until it is gone, then takes the terminal back.
+    /// Handles requests of the supervisor until it is gone, then takes the terminal back.
     pub(super) fn serve(&self, supervisor: &OwnedFd) {
         let mut asked = [0];
         while matches!(rustix::io::read(supervisor, &mut asked), Ok(1)) {
@@ -100,11 +101,11 @@ impl Terminal {
                 break;
             }
         }
-        self.take_back();
+        self.reclaim();
     }
 
-    /// Takes the terminal back when nobody else has done so.
-    fn take_back(&self) {
+    /// Reclaims the terminal unless another process already did.
+    fn reclaim(&self) {
         let foreground = tcgetpgrp(&self.file);
         let is_dead = match foreground {
             Ok(group) => group != self.caller && test_kill_process_group(group).is_err(),
@@ -117,19 +118,19 @@ impl Terminal {
     }
 }
 
-/// What a supervisor does when the command is suspended.
+/// Reaction of a supervisor when the command is suspended.
 #[derive(Debug)]
 pub(super) enum Suspension {
-    /// Nothing: the command has not been given a terminal.
+    /// Nothing: the command has no terminal.
     Never,
     /// Handles it itself.
     Here(Terminal),
-    /// Asks the stage outside.
+    /// Asks the stage outside of the namespace.
     Through(OwnedFd),
 }
 
 impl Suspension {
-    /// Suspends our caller; when it goes on, so may the command.
+    /// Suspends our caller; when it continues, so may the command.
     pub(super) fn suspend(&self) {
         match self {
             Self::Never => {}
@@ -143,10 +144,10 @@ impl Suspension {
         }
     }
 
-    /// Takes the terminal back, if that is ours to do.
+    /// Takes the terminal back, if that is our task.
     pub(super) fn end(&self) {
         if let Self::Here(terminal) = self {
-            terminal.take_back();
+            terminal.reclaim();
         }
     }
 }

@@ -4,20 +4,20 @@ use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// What belongs to a command, as seen from its supervisor.
+/// The processes of a command, as seen from its supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tree {
-    /// Everything in the namespace of which the supervisor is the first process.
+    /// Everything in the namespace whose first process is the supervisor.
     Namespace,
-    /// All descendants of the supervisor, to which orphans return.
+    /// All descendants of the supervisor, which adopts orphans.
     Descendants,
 }
 
 impl Tree {
-    /// Kills all of it.
+    /// Kills all of them.
     pub(super) fn kill(self) {
         match self {
-            // All but ourselves, at one instant.
+            // All except ourselves, at once.
             Self::Namespace => {
                 let _unless_none = kill_process_group(Pid::INIT, Signal::KILL);
             }
@@ -25,7 +25,7 @@ impl Tree {
         }
     }
 
-    /// How many processes it has now.
+    /// Current number of processes.
     pub(super) fn size(self) -> usize {
         match self {
             Self::Namespace => processes().len().saturating_sub(1),
@@ -33,7 +33,7 @@ impl Tree {
         }
     }
 
-    /// How many bytes of private memory its processes use together.
+    /// Private memory of its processes together, in bytes.
     pub(super) fn memory(self) -> u64 {
         let own = getpid().as_raw_nonzero().get();
         let numbers: Vec<i32> = match self {
@@ -48,7 +48,7 @@ impl Tree {
     }
 }
 
-/// The private memory of a process: what it uses, without files and what others share.
+/// Private memory of a process: without files and shared memory.
 fn memory_of(number: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
     let line = status
@@ -79,7 +79,7 @@ fn kill_descendants() {
     }
 }
 
-/// The living processes that we started, or that those started.
+/// The living descendants of this process.
 fn descendants() -> Vec<Pid> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for process in processes() {
@@ -103,7 +103,7 @@ struct Process {
     parent: i32,
 }
 
-/// The living processes that `/proc` shows.
+/// The living processes in `/proc`.
 fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -121,7 +121,7 @@ fn state_of(number: i32) -> Option<(char, i32)> {
     state_in(&fs::read(format!("/proc/{number}/stat")).ok()?)
 }
 
-/// The state of a process and its parent, in a line of `/proc/N/stat`. The name in it may hold
+/// State and parent of a process, from a line of `/proc/N/stat`. The name in it may contain
 /// anything, so the fields are counted after its last parenthesis.
 pub(super) fn state_in(line: &[u8]) -> Option<(char, i32)> {
     let line = String::from_utf8_lossy(line);

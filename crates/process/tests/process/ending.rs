@@ -1,4 +1,4 @@
-//! The whole tree dies: when the command ends, at the time limit, on cancel, and with us.
+//! The whole process tree ends: with the command, at the time limit, on cancel, and with us.
 
 use crate::harness::{
     Held, Sandbox, eventually, for_every, lives, started, stdout, tests, try_run,
@@ -25,15 +25,15 @@ tests![
     one_handle_serves_several_commands,
     a_command_does_not_outlive_its_supervisor,
     short_lived_orphans_do_not_keep_processes_from_being_counted,
-    commands_run_after_their_nursery_was_killed,
-    the_nursery_ends_with_us,
+    commands_run_after_their_fork_server_was_killed,
+    the_fork_server_ends_with_us,
 ];
 
-/// Seconds after which a daemon that lives on makes a file.
+/// Seconds after which a surviving daemon creates a file.
 const DELAY: u64 = 4;
 
-/// Starts a daemon the way daemons do it: forked twice, in a session of its own. It carries the
-/// mark on its command line and would make a file a moment later.
+/// Starts a daemon in the usual way: forked twice, in its own session. It carries the mark on its
+/// command line and would create a file a moment later.
 fn daemon(mark: &str) -> String {
     format!(
         "import os, sys, time
@@ -49,12 +49,13 @@ while not os.path.exists('ready'): time.sleep(0.01)
     )
 }
 
-/// A text that is on the command lines of one test only, even when the tests run twice at a time.
+/// A text that is on the command lines of one test only, even when the tests run twice
+/// concurrently.
 fn mark(test: &str, number: usize) -> String {
     format!("{test}-mark-{number}-of-{}", std::process::id())
 }
 
-/// Nothing with the mark lives, and what it would have done does not happen.
+/// No process with the mark is alive, and its delayed effect does not occur.
 fn assert_gone(mark: &str, sandbox: &Sandbox) {
     assert!(!lives(mark), "{mark} lives");
     thread::sleep(Duration::from_secs(DELAY + 1));
@@ -179,8 +180,8 @@ fn signals_without_a_name_are_ignored() {
     assert_eq!(finished.ending, Ending::Exited(0));
 }
 
-/// Ordinary users are refused by the kernel; root, whom it does not limit, is killed by the
-/// supervisor.
+/// The kernel limits ordinary users; for root, whom it does not limit, the supervisor kills
+/// everything.
 fn a_fork_bomb_is_limited() {
     let script = "import os, time
 children = 0
@@ -262,13 +263,14 @@ fn a_command_does_not_outlive_its_supervisor() {
     let sandbox = Sandbox::held_by(Held::Unconfined);
     let mark = mark("supervisor", 0);
     let script = format!("kill -9 $PPID; sleep {DELAY}; touch late; # {mark}");
-    let error = try_run(&sandbox.invocation("sh", &["-c", &script])).expect_err("nobody reports");
+    let error =
+        try_run(&sandbox.invocation("sh", &["-c", &script])).expect_err("no report arrives");
     assert_eq!(error.code(), Code::SupervisorLost);
     eventually("the end of the command", || !lives(&mark));
     assert_gone(&mark, &sandbox);
 }
 
-/// Orphans that end at once call the supervisor all the time; it counts nevertheless.
+/// Orphans that end at once wake the supervisor all the time; it still counts processes.
 fn short_lived_orphans_do_not_keep_processes_from_being_counted() {
     if !getuid().is_root() {
         return;
@@ -281,7 +283,7 @@ fn short_lived_orphans_do_not_keep_processes_from_being_counted() {
     assert_eq!(finished.ending, Ending::Signalled(9), "{finished:?}");
 }
 
-/// The processes from which another process takes its stages.
+/// The fork servers of a process.
 fn nurseries_of(parent: u32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").expect("processes");
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -298,27 +300,27 @@ fn nurseries_of(parent: u32) -> Vec<i32> {
         .collect()
 }
 
-/// The command that runs is seen to its end or dies, and the next one has another nursery.
-fn commands_run_after_their_nursery_was_killed() {
+/// A running command completes or dies, and the next one gets a new fork server.
+fn commands_run_after_their_fork_server_was_killed() {
     for_every(|number, held| {
-        let mark = mark("nursery", number);
+        let mark = mark("fork_server", number);
         let sandbox = Sandbox::held_by(held);
         let script = format!(
             "[ -e ready ] && exec echo again; touch ready; sleep {DELAY}; touch late; # {mark}"
         );
         let mut parent = Parent::spawn(held, "twice", &sandbox, &["sh", "-c", &script]);
         eventually("the command", || sandbox.inside.join("ready").exists());
-        let nurseries = nurseries_of(parent.child.id());
-        assert_eq!(nurseries.len(), 1, "{nurseries:?}");
-        let nursery = Pid::from_raw(nurseries[0]).expect("a number");
-        kill_process(nursery, Signal::KILL).expect("a kill");
+        let servers = nurseries_of(parent.child.id());
+        assert_eq!(servers.len(), 1, "{servers:?}");
+        let fork_server = Pid::from_raw(servers[0]).expect("a number");
+        kill_process(fork_server, Signal::KILL).expect("a kill");
         let mut told = String::new();
         let output = parent.child.stdout.as_mut().expect("a pipe");
         output.read_to_string(&mut told).expect("its report");
         parent.child.wait().expect("its end");
         assert!(told.contains("said \"again\\n\""), "{told}");
         if told.starts_with("said") {
-            // Without a namespace of processes its supervisor goes on, and it is seen to its end.
+            // Without a process namespace its supervisor survives, and the command completes.
             assert!(sandbox.inside.join("late").exists(), "{told}");
             return;
         }
@@ -328,17 +330,17 @@ fn commands_run_after_their_nursery_was_killed() {
     });
 }
 
-fn the_nursery_ends_with_us() {
+fn the_fork_server_ends_with_us() {
     let sandbox = Sandbox::new();
     let script = "touch ready; sleep 1000";
     let held = Held::Unconfined;
     let mut parent = Parent::spawn(held, "capture", &sandbox, &["sh", "-c", script]);
     eventually("the command", || sandbox.inside.join("ready").exists());
-    let nurseries = nurseries_of(parent.child.id());
-    assert_eq!(nurseries.len(), 1, "{nurseries:?}");
+    let servers = nurseries_of(parent.child.id());
+    assert_eq!(servers.len(), 1, "{servers:?}");
     parent.child.kill().expect("a kill");
     parent.child.wait().expect("its end");
     eventually("its end", || {
-        !fs::exists(format!("/proc/{}", nurseries[0])).unwrap_or(true)
+        !fs::exists(format!("/proc/{}", servers[0])).unwrap_or(true)
     });
 }

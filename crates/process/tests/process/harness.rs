@@ -1,12 +1,9 @@
-//! A small test runner, and what the tests share: a sandbox to run commands in.
+//! A small test runner, and shared test support: a sandbox to run commands in.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "a test runner tells how the tests went"
-)]
+#![expect(clippy::print_stdout, reason = "a test runner reports its results")]
 
 use cleveragents_process::{
-    Cancel, Capabilities, Finished, Invocation, Isolation, Layer, Layers, Limits, Policy,
+    Cancel, Capabilities, CommandResult, Invocation, Isolation, Layer, Layers, Limits, Policy,
     ProcessError, Tree, capabilities, clean_environment,
 };
 use std::ffi::OsString;
@@ -22,7 +19,7 @@ use tempfile::TempDir;
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn());
 
-/// Names functions as tests.
+/// Lists functions as tests.
 macro_rules! tests {
     ($($test:ident),+ $(,)?) => {
         /// The tests of this module.
@@ -31,7 +28,7 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Runs the tests whose names hold one of the arguments, or all.
+/// Runs the tests whose names contain one of the arguments, or all.
 pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
     let filters: Vec<String> = arguments[1..]
         .iter()
@@ -92,15 +89,15 @@ pub(crate) fn run(arguments: &[OsString], modules: &[&[Test]]) -> ExitCode {
     }
 }
 
-/// Thrown by a test that needs what this machine has not.
+/// Thrown by a test that needs a feature this machine lacks.
 struct NotRun(&'static str);
 
-/// Ends a test that cannot be run here, because this machine has no such thing.
+/// Ends a test that cannot run here, because this machine lacks a feature.
 pub(crate) fn not_run(what: &'static str) -> ! {
     resume_unwind(Box::new(NotRun(what)))
 }
 
-/// What this machine can enforce, asked once.
+/// Capabilities of this machine, probed once.
 fn machine() -> &'static Capabilities {
     static MACHINE: OnceLock<Capabilities> = OnceLock::new();
     MACHINE.get_or_init(capabilities)
@@ -113,43 +110,43 @@ fn has_namespaces() -> bool {
         .is_some_and(|enforced| enforced.tree == Tree::Namespace)
 }
 
-/// Version 6 is the first that keeps signals in.
+/// Version 6 is the first that confines signals.
 fn has_landlock() -> bool {
     let enforced = machine().enforced.as_ref();
     enforced.is_some_and(|enforced| matches!(enforced.landlock, Layer::InForce(abi) if abi >= 6))
 }
 
-/// The test is about namespaces.
+/// Skips the test without namespaces.
 pub(crate) fn need_namespaces() {
     if !has_namespaces() {
         not_run("namespaces");
     }
 }
 
-/// The test is about Landlock.
+/// Skips the test without Landlock.
 pub(crate) fn need_landlock() {
     if !has_landlock() {
         not_run("Landlock of version 6");
     }
 }
 
-/// What holds a command.
+/// Supervision and confinement of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// Every layer.
+    /// All layers.
     Whole,
-    /// Namespaces and mounts alone.
+    /// Only namespaces and mounts.
     Namespaces,
-    /// Every layer but the namespace of processes.
+    /// All layers except the process namespace.
     WithoutProcesses,
     /// Landlock and the filter, under a supervisor.
     Landlock,
-    /// Nothing but a supervisor.
+    /// Only a supervisor.
     Unconfined,
 }
 
 impl Held {
-    /// The ways in which a tree of processes is supervised here.
+    /// The ways in which a process tree can be supervised here.
     pub(crate) fn every() -> Vec<Self> {
         let all = [
             Self::Whole,
@@ -160,7 +157,7 @@ impl Held {
         all.into_iter().filter(|held| held.is_possible()).collect()
     }
 
-    /// The ways in which a command is confined here.
+    /// The ways in which a command can be confined here.
     pub(crate) fn confined() -> Vec<Self> {
         let all = [
             Self::Whole,
@@ -212,24 +209,24 @@ impl Held {
         }
     }
 
-    /// Runs a program in a sandbox of its own.
-    pub(crate) fn run(self, program: &str, arguments: &[&str]) -> Finished {
+    /// Runs a program in its own sandbox.
+    pub(crate) fn run(self, program: &str, arguments: &[&str]) -> CommandResult {
         started(&Sandbox::held_by(self).invocation(program, arguments))
     }
 
-    /// Runs a shell script in a sandbox of its own.
-    pub(crate) fn sh(self, script: &str) -> Finished {
+    /// Runs a shell script in its own sandbox.
+    pub(crate) fn sh(self, script: &str) -> CommandResult {
         Sandbox::held_by(self).sh(script)
     }
 }
 
-/// A folder that a command may write to, and one beside it that it may not.
+/// A directory that a command may write to, and one next to it that it may not.
 pub(crate) struct Sandbox {
     _root: Option<TempDir>,
     pub(crate) inside: PathBuf,
     pub(crate) outside: PathBuf,
     pub(crate) limits: Limits,
-    /// How its commands are confined.
+    /// Confinement of its commands.
     pub(crate) policy: Option<Policy>,
 }
 
@@ -250,7 +247,7 @@ impl Sandbox {
         }
     }
 
-    /// A sandbox in a folder that someone else made.
+    /// A sandbox in an existing directory.
     pub(crate) fn at(inside: PathBuf, held: Held) -> Self {
         let policy = Policy {
             layers: held.layers(),
@@ -268,12 +265,12 @@ impl Sandbox {
         }
     }
 
-    /// The policy of a sandbox that has one.
+    /// The policy of a confined sandbox.
     pub(crate) fn policy(&mut self) -> &mut Policy {
         self.policy.as_mut().expect("a confined sandbox")
     }
 
-    /// The invocation of a program in the folder inside.
+    /// The invocation of a program in the inner directory.
     pub(crate) fn invocation(&self, program: &str, arguments: &[&str]) -> Invocation {
         let mut environment = clean_environment();
         environment.push(("TMPDIR".into(), self.inside.clone().into()));
@@ -289,22 +286,22 @@ impl Sandbox {
     }
 
     /// Runs a confined shell script.
-    pub(crate) fn sh(&self, script: &str) -> Finished {
+    pub(crate) fn sh(&self, script: &str) -> CommandResult {
         started(&self.invocation("sh", &["-c", script]))
     }
 
     /// Runs a confined Python script.
-    pub(crate) fn python(&self, script: &str) -> Finished {
+    pub(crate) fn python(&self, script: &str) -> CommandResult {
         started(&self.invocation("python3", &["-c", script]))
     }
 }
 
-/// Runs what has to start.
-pub(crate) fn started(invocation: &Invocation) -> Finished {
+/// Runs a command that must start.
+pub(crate) fn started(invocation: &Invocation) -> CommandResult {
     try_run(invocation).expect("the command starts")
 }
 
-pub(crate) fn try_run(invocation: &Invocation) -> Result<Finished, ProcessError> {
+pub(crate) fn try_run(invocation: &Invocation) -> Result<CommandResult, ProcessError> {
     cleveragents_process::run(invocation, &Cancel::new())
 }
 
@@ -320,15 +317,15 @@ pub(crate) fn unconfined(script: &str) -> Invocation {
     }
 }
 
-pub(crate) fn stdout(finished: &Finished) -> String {
+pub(crate) fn stdout(finished: &CommandResult) -> String {
     String::from_utf8_lossy(&finished.stdout.bytes).into_owned()
 }
 
-pub(crate) fn stderr(finished: &Finished) -> String {
+pub(crate) fn stderr(finished: &CommandResult) -> String {
     String::from_utf8_lossy(&finished.stderr.bytes).into_owned()
 }
 
-/// Tries something with everything that can hold a command, at the same time.
+/// Tries something with every way to hold a command, concurrently.
 pub(crate) fn for_every(test: impl Fn(usize, Held) + Sync) {
     thread::scope(|scope| {
         for (number, held) in Held::every().into_iter().enumerate() {
@@ -338,7 +335,7 @@ pub(crate) fn for_every(test: impl Fn(usize, Held) + Sync) {
     });
 }
 
-/// Waits until something holds; for what other processes do.
+/// Waits until a condition holds; for effects of other processes.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -350,7 +347,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process with this command line lives.
+/// Whether a process with this command line is alive.
 pub(crate) fn lives(mark: &str) -> bool {
     let entries = fs::read_dir("/proc").expect("processes");
     entries.filter_map(Result::ok).any(|entry| {

@@ -1,5 +1,4 @@
-//! What the command is kept from besides files and network: privileges, other processes, system
-//! calls, too much of a resource.
+//! Confinement besides files and network: privileges, other processes, system calls, resources.
 
 use crate::harness::{Held, Sandbox, need_namespaces, stderr, stdout, tests};
 use cleveragents_process::{Ending, Layer, LimitedResource, Limits};
@@ -27,7 +26,7 @@ fn privileges_are_dropped_for_good() {
             let (name, value) = line.split_once(":\t").expect("name and value");
             match name {
                 "NoNewPrivs" => assert_eq!(value, "1"),
-                // Of an ordinary user without a namespace of users, the bound stays as it is.
+                // For an ordinary user without a user namespace, the bounding set stays unchanged.
                 "CapBnd" if held == Held::Landlock && !rustix::process::getuid().is_root() => {}
                 _ => assert_eq!(value, "0000000000000000", "{held:?} {name}"),
             }

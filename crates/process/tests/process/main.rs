@@ -1,5 +1,5 @@
-//! Runs real commands, confined and not. The tests have a `main` of their own, because the stages
-//! are this very program started again.
+//! Runs real commands, confined and not. The tests have their own `main`, because the stages are
+//! this same program started again.
 
 mod ending;
 mod harness;
@@ -7,6 +7,7 @@ mod kernel;
 mod network;
 mod parent;
 mod policy;
+mod private_places;
 mod reading;
 mod starting;
 mod streams;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         network::TESTS,
         kernel::TESTS,
         policy::TESTS,
+        private_places::TESTS,
         tools::TESTS,
         terminal::TESTS,
     ];

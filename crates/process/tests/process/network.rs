@@ -66,7 +66,7 @@ client.send(b'hello'); print(server.accept()[0].recv(5))",
     }
 }
 
-/// Lets a command connect to a server of this process; tells whether it could.
+/// Lets a command connect to a server of this process; returns whether it could.
 fn reaches(sandbox: &Sandbox) -> bool {
     let server = TcpListener::bind("127.0.0.1:0").expect("a server");
     let port = server.local_addr().expect("its address").port();
@@ -83,7 +83,7 @@ try:
 except OSError as error:
     print('refused', error)"
         ));
-        // Lets the server go, when nobody else came.
+        // Unblocks the server when no other client came.
         drop(std::net::TcpStream::connect(("127.0.0.1", port)));
         assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
         stdout(&finished) == "reached\n"
@@ -130,7 +130,7 @@ fn each_layer_alone_keeps_from_tcp() {
 fn strange_families_are_refused_even_with_network() {
     let mut sandbox = Sandbox::new();
     sandbox.policy().network = true;
-    // Packets, cryptography of the kernel, the host of a virtual machine.
+    // Packet sockets, kernel cryptography, the host of a virtual machine.
     let finished = sandbox.python(
         "import socket
 for family in (17, 38, 40):
@@ -144,7 +144,7 @@ for family in (17, 38, 40):
     assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
 }
 
-/// Abstract sockets have no file that could be protected; Landlock keeps from those outside.
+/// Abstract sockets have no file that could be protected; Landlock blocks those outside.
 fn sockets_without_a_file_cannot_be_reached() {
     need_landlock();
     let name = format!("cleveragents-test-{}", std::process::id());

@@ -1,10 +1,10 @@
-//! A program that runs one command and tells how it went, so that tests can kill it, put it behind
-//! a terminal, or give it another user. It is this test program with other arguments.
+//! A program that runs one command and reports the result, so that tests can kill it, put it behind a terminal, or run
+//! it as another user. It is this test program with other arguments.
 
 #![expect(clippy::print_stdout, reason = "its report is read by the test")]
 
 use crate::harness::{Held, Sandbox};
-use cleveragents_process::{Cancel, Finished, Input, Output, ProcessError, run, start};
+use cleveragents_process::{Cancel, CommandResult, Input, Output, ProcessError, run, start};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use std::ffi::OsString;
@@ -66,7 +66,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     Some(0)
 }
 
-fn tell(finished: &Result<Finished, ProcessError>) {
+fn tell(finished: &Result<CommandResult, ProcessError>) {
     let foreground = tcgetpgrp(std::io::stdin())
         .ok()
         .map(|group| group == getpgrp());
@@ -84,7 +84,7 @@ fn tell(finished: &Result<Finished, ProcessError>) {
     }
 }
 
-/// The program while it runs.
+/// The running program.
 pub(crate) struct Parent {
     pub(crate) child: Child,
 }

@@ -1,4 +1,4 @@
-//! Policies that cannot be enforced, and policies that make no sense.
+//! Policies that cannot be enforced, and contradictory policies.
 
 use crate::harness::{
     Held, Sandbox, need_landlock, need_namespaces, started, stdout, tests, try_run,
@@ -107,7 +107,7 @@ fn folders_reached_by_links_are_writable() {
     }
 }
 
-/// Runs a confined command on a machine on which `setup` was done before, in namespaces of its own.
+/// Runs a confined command on a machine prepared by `setup`, in its own namespaces.
 fn on_a_machine(setup: &str) -> Option<String> {
     if !Command::new("unshare")
         .args(["-Urm", "true"])
@@ -155,8 +155,8 @@ fn where_namespaces_are_forbidden_landlock_holds() {
     }
 }
 
-/// As in a container that hides parts of `/proc`: for those who cannot uncover it, there is no
-/// other.
+/// As in a container that hides parts of `/proc`: a process that cannot uncover it cannot mount
+/// another one.
 fn where_proc_cannot_be_mounted_the_other_namespaces_hold() {
     need_namespaces();
     let setup = "mount -t tmpfs none /proc/sys; set -- unshare -Urm \"$@\"";

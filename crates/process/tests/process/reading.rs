@@ -1,4 +1,4 @@
-//! Nothing outside is read, by whatever means; the system, toolchains and declared folders are.
+//! Nothing outside can be read, by any means; the system, toolchains and declared directories can.
 
 use crate::harness::{Held, Sandbox, started, stderr, stdout, tests, try_run};
 use crate::parent::Parent;
@@ -25,7 +25,7 @@ tests![
 
 const READS: &str = include_str!("reads.py");
 
-/// A home with secrets and a toolchain, and a sandbox beside it.
+/// A home with secrets and a toolchain, and a sandbox next to it.
 struct Planted {
     sandbox: Sandbox,
     home: PathBuf,
@@ -62,7 +62,7 @@ fn planted(held: Held) -> Planted {
 }
 
 impl Planted {
-    /// Runs a command in the sandbox, from a process whose home this is.
+    /// Runs a command in the sandbox, from a process with this home.
     fn run(&self, held: Held, command: &[&str]) -> String {
         self.run_with(held, command, &[])
     }
@@ -227,7 +227,7 @@ fn folders_reached_by_links_are_readable() {
 
 fn files_of_the_system_with_secrets_are_not_readable() {
     if !getuid().is_root() {
-        // The system keeps them from other users by itself.
+        // The system already hides them from other users.
         return;
     }
     for held in Held::confined() {
@@ -243,8 +243,8 @@ fn files_of_the_system_with_secrets_are_not_readable() {
     assert_eq!(unconfined.ending, Ending::Exited(0));
 }
 
-/// A program whose policy declares the whole home, as that of an MCP server may: what is secret in it
-/// stays hidden, and a credential file is readable only when it is named itself.
+/// A program whose policy declares the whole home, as that of an MCP server may: secrets in it stay hidden, and a
+/// credential file is readable only when it is named itself.
 fn a_declared_home_shows_no_secrets_but_named_credentials() {
     for held in Held::confined() {
         let planted = planted(held);
@@ -274,13 +274,13 @@ fn a_declared_home_shows_no_secrets_but_named_credentials() {
         let text = declare("WRITABLE", "");
         assert_eq!(text.matches("PLANTED").count(), 1, "{held:?} {text}");
         assert!(!home.join(".cleveragents/written").exists(), "{held:?}");
-        // Without mounts, a folder with something hidden in it can get no new entries.
+        // Without mounts, a directory that contains something hidden can get no new entries.
         let has_mounts = !matches!(held, Held::Landlock);
         assert_eq!(home.join("written").exists(), has_mounts, "{held:?} {text}");
     }
 }
 
-/// Somebody could put the link there between the check of a declared path and its use.
+/// Another process could put the link there between the check of a declared path and its use.
 fn a_declared_link_into_a_hidden_folder_is_refused() {
     let planted = planted(Held::Whole);
     let link = planted.sandbox.inside.join("link");

@@ -278,7 +278,7 @@ for name, way in WAYS.items():
             found = way(path)
         except (OSError, sqlite3.Error, ValueError, subprocess.SubprocessError):
             continue
-        # A line of a file of the system begins with the name of the user; that of a public one goes on with x.
+        # A line of /etc/shadow starts with the user name; in the public /etc/passwd an x follows it.
         if wanted in b'\n' + found.replace(b'root:x:', b''):
             print('succeeded', name, path)
 print('all tried', len(WAYS))

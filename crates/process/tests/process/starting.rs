@@ -1,4 +1,4 @@
-//! How commands start, what they are given, and how their endings come back.
+//! Start of commands, their inheritance, and the reporting of their end.
 
 use crate::harness::{
     Held, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests, try_run,
@@ -30,13 +30,13 @@ fn a_confined_command_says_what_held_it() {
     need_landlock();
     need_namespaces();
     let sandbox = Sandbox::new();
-    let finished = sandbox.sh("echo hello; echo oops >&2; pwd");
+    let finished = sandbox.sh("echo hello; echo failed >&2; pwd");
     assert_eq!(finished.ending, Ending::Exited(0));
     assert_eq!(
         stdout(&finished),
         format!("hello\n{}\n", sandbox.inside.display())
     );
-    assert_eq!(stderr(&finished), "oops\n");
+    assert_eq!(stderr(&finished), "failed\n");
     let enforced = finished.enforced;
     assert_eq!(enforced.tree, Tree::Namespace);
     let Layer::InForce(namespaces) = &enforced.namespaces else {
@@ -138,7 +138,7 @@ fn the_environment_is_exactly_the_given_one() {
         let mut invocation = sandbox.invocation("/usr/bin/env", &[]);
         invocation.environment = vec![
             ("ONE".into(), "1".into()),
-            // Must not reach the stages themselves.
+            // Must not affect the stages themselves.
             ("LD_PRELOAD".into(), "/no/such/library.so".into()),
             ("EMPTY".into(), "".into()),
         ];
@@ -153,7 +153,7 @@ fn the_environment_is_exactly_the_given_one() {
     assert_eq!(stdout(&started(&invocation)), "");
 }
 
-/// The loader of programs would write one file for each that has these variables.
+/// The dynamic loader would write one file for each program that has these variables.
 fn the_environment_does_not_reach_the_stages() {
     for held in Held::every() {
         let sandbox = Sandbox::held_by(held);
@@ -166,7 +166,7 @@ fn the_environment_does_not_reach_the_stages() {
             .environment
             .push(("LD_DEBUG_OUTPUT".into(), traces.into()));
         assert!(started(&invocation).ending.is_success());
-        // One number for both, because one process was both programs.
+        // One number for both, because one process ran both programs.
         let written = fs::read_dir(&sandbox.inside).expect("the folder").count();
         assert_eq!(written, 1, "{held:?}");
     }
@@ -176,7 +176,7 @@ fn only_the_standard_streams_are_open() {
     // A descriptor that every child would inherit.
     let leaky = rustix::io::dup(fs::File::open("/").expect("a folder")).expect("a copy");
     for held in Held::every() {
-        // The fourth is the listed folder itself.
+        // The fourth is the listed directory itself.
         let finished = held.run("ls", &["/proc/self/fd"]);
         assert_eq!(
             stdout(&finished),

@@ -1,4 +1,4 @@
-//! Input and output: large, capped, unread, and kept open by someone else.
+//! Input and output: large, limited, unread, and kept open by another process.
 
 use crate::harness::{Held, Sandbox, started, stdout, tests};
 use cleveragents_process::{Cancel, Ending, Input, Stream, run_tapped};

@@ -1,4 +1,4 @@
-//! Programs that are talked to while they run.
+//! Programs that we communicate with while they run.
 
 use crate::harness::{Sandbox, eventually, for_every, lives, tests};
 use crate::parent::Parent;
@@ -86,8 +86,8 @@ fn errors_are_heard_as_they_come() {
     let errors = Box::new(move |bytes: &[u8]| {
         let _unless_gone = tell.send(bytes.to_vec());
     });
-    let (running, _pipes) = start(sh("echo oops >&2; cat"), errors).expect("it starts");
-    assert_eq!(told.recv().expect("heard"), b"oops\n");
+    let (running, _pipes) = start(sh("echo failed >&2; cat"), errors).expect("it starts");
+    assert_eq!(told.recv().expect("heard"), b"failed\n");
     assert!(!running.has_ended());
 }
 

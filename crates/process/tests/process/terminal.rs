@@ -1,4 +1,4 @@
-//! Commands that have the terminal, tried behind one.
+//! Commands that have the terminal, tested behind one.
 
 use crate::harness::{Held, Sandbox, need_namespaces, tests};
 use crate::parent::Parent;
@@ -81,7 +81,7 @@ fn ctrl_c_reaches_the_command_and_not_its_caller() {
     }
 }
 
-/// Its caller here lets the signal pass; otherwise both would end.
+/// Its caller here ignores the signal; otherwise both would end.
 fn ctrl_c_reaches_a_command_that_passes_through() {
     let script = "import signal, sys, time
 signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
@@ -188,7 +188,7 @@ fn captured_commands_have_no_terminal() {
     }
 }
 
-/// With namespaces a command sees only the terminals it makes itself.
+/// With namespaces a command sees only the terminals it creates itself.
 fn the_terminals_of_others_are_out_of_reach() {
     need_namespaces();
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! Ordinary programs work in their folder as if nothing held them.
+//! Ordinary programs work in their directory as if unconfined.
 
 use crate::harness::{Held, Sandbox, not_run, started, stderr, stdout, tests};
 use crate::parent::Parent;
@@ -81,7 +81,7 @@ fn threads_work() {
     );
 }
 
-/// Inside, no namespaces can be made; the other layers do.
+/// Inside, no namespaces can be created; the other layers are used.
 fn a_confined_command_can_confine_others() {
     for held in Held::confined() {
         let sandbox = Sandbox::held_by(held);
@@ -103,11 +103,11 @@ fn a_confined_command_can_confine_others() {
     }
 }
 
-/// Root needs no namespace of users; everyone else does. Runs the other tests as another user.
+/// Root needs no user namespace; everyone else does. Runs the other tests as another user.
 fn an_ordinary_user_is_held_as_well() {
     const NOBODY: u32 = 65_534;
     if !getuid().is_root() {
-        // These are the tests of an ordinary user.
+        // This process already runs the tests of an ordinary user.
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Nothing outside is changed, by whatever means; everything inside can be.
+//! Nothing outside can be changed, by any means; everything inside can.
 
 use crate::harness::{
     Held, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
@@ -30,14 +30,14 @@ tests![
 /// Tries everything that would change something outside, and prints what succeeded.
 const ATTACKS: &str = include_str!("attacks.py");
 
-/// What changes no content and no name. Landlock knows nothing of these.
+/// Attacks that change neither content nor names, which Landlock does not cover.
 const ATTRIBUTES: &[&str] = &["chmod", "chown", "utime", "xattr"];
-/// What opens something that is not a file, and so is not stopped by a read-only mount.
+/// Attacks that open something other than a file, which a read-only mount does not stop.
 const SPECIAL: &[&str] = &["fifo"];
 
 fn prepared(held: Held) -> Sandbox {
     let mut sandbox = Sandbox::held_by(held);
-    // Else there would be nothing to attack.
+    // Otherwise there would be nothing to attack.
     let outside = sandbox.outside.clone();
     if let Some(policy) = &mut sandbox.policy {
         policy.readable.push(outside);
@@ -56,7 +56,7 @@ fn prepared(held: Held) -> Sandbox {
     sandbox
 }
 
-/// All that can be seen of the folder outside.
+/// Everything that is visible of the outer directory.
 fn picture(outside: &Path) -> Vec<String> {
     let mut entries: Vec<_> = fs::read_dir(outside)
         .expect("outside")
@@ -261,7 +261,7 @@ python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
     for held in Held::confined() {
         let mut script = script.to_owned();
         if held == Held::Landlock {
-            // A lock is a file in the shared memory of all.
+            // A lock is a file in the global shared memory.
             script = script
                 .lines()
                 .filter(|line| !line.contains("Lock"))
@@ -296,8 +296,7 @@ fn settings_of_the_kernel_cannot_be_written() {
     }
 }
 
-/// Runs a script whose input and output are the file outside; gives the mode and content of the file
-/// afterwards.
+/// Runs a script whose input and output are the file outside; returns the mode and content of the file afterwards.
 fn with_the_file_as_streams(held: Held, script: &str) -> (u32, String) {
     let sandbox = prepared(held);
     let path = sandbox.outside.join("file");
@@ -336,7 +335,7 @@ truncate -s 0 /dev/stdin /dev/stderr; echo changed > /proc/self/fd/0; cat >&2";
     }
 }
 
-/// What comes after the command in a script still finds what the command did not read.
+/// The rest of a script after the command still finds the input that the command did not read.
 fn input_that_the_command_did_not_read_is_left() {
     let sandbox = prepared(Held::Whole);
     let lines: Vec<String> = (0..50_000).map(|number| format!("{number}\n")).collect();

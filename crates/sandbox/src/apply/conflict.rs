@@ -1,26 +1,26 @@
-//! A path that changed on both sides, with what each side holds.
+//! A path that changed on both sides, with the content of each side.
 
 use cleveragents_domain::{FileState, TreePath};
 use serde::Serialize;
 
-/// So much of a text is shown of each side.
+/// Maximum number of bytes of text shown of each side.
 const SHOWN: usize = 16 << 10;
 
-/// What one side has at a path.
+/// State of a path on one side of a conflict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Side {
-    /// How many bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Kind and permissions, as git writes them.
     pub mode: String,
-    /// The beginning of the content, when it is text.
+    /// Beginning of the content if it is text.
     pub text: Option<String>,
 }
 
 impl Side {
     pub(crate) fn new(mode: impl Into<String>, content: &[u8]) -> Self {
         let shown = &content[..content.len().min(SHOWN)];
-        // A cut may fall into a character; that is still text.
+        // The limit may cut a character in two; the content still counts as text.
         let text = match std::str::from_utf8(shown) {
             Ok(text) => Some(text.to_owned()),
             Err(error) if error.error_len().is_none() => {
@@ -35,7 +35,7 @@ impl Side {
         }
     }
 
-    pub(crate) fn of(state: &FileState, content: Option<&[u8]>) -> Self {
+    pub(crate) fn from_state(state: &FileState, content: Option<&[u8]>) -> Self {
         let mut side = Self::new(state.mode.to_string(), content.unwrap_or_default());
         side.size = state.size;
         if content.is_none() {
@@ -48,22 +48,22 @@ impl Side {
 /// A path that cannot be applied because the real resource changed there too.
 #[derive(Debug, Clone, Serialize)]
 pub struct Conflict {
-    /// The part of the sandbox.
+    /// Alias of the sandbox member.
     pub alias: String,
-    /// The path in it.
+    /// Path within the member.
     pub path: TreePath,
-    /// What happened outside.
+    /// Description of the change outside the sandbox.
     pub reason: String,
-    /// What the sandbox started from.
+    /// State that the sandbox started from.
     pub base: Option<Side>,
-    /// What the real resource holds.
+    /// State in the real resource.
     pub yours: Option<Side>,
-    /// What the sandbox holds.
+    /// State in the sandbox.
     pub sandbox: Option<Side>,
 }
 
 impl Conflict {
-    /// Part and path in one word.
+    /// Member alias and path as one text.
     pub fn label(&self) -> String {
         format!("{}/{}", self.alias, self.path)
     }

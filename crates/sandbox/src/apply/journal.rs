@@ -1,4 +1,4 @@
-//! [`Journal`]: all that an apply does, written down before it is begun.
+//! [`Journal`]: all steps of an apply, saved before the first one starts.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,25 +10,25 @@ use super::repository::RefChange;
 use super::steps::Steps;
 use crate::database::DatabaseChange;
 use crate::error::{During as _, Error};
-use crate::fault;
+use crate::kill_points;
 use crate::objects::Objects;
 use crate::server::{Outcome, ServerChange, Servers, StatementRun};
 
-/// How far an apply is.
+/// Progress of an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Phase {
-    /// Files are being staged and locks taken; the real resources hold nothing new.
+    /// Files are being staged and locks taken; the real resources are unchanged.
     Preparing,
-    /// It will be finished.
+    /// The apply will be completed.
     Committing,
-    /// It is being taken back.
+    /// The apply is being rolled back.
     Undoing,
-    /// It is finished; only the staging folders are still there.
+    /// The apply is complete; only the staging folders still exist.
     Done,
 }
 
-/// Everything an apply does.
+/// All steps of an apply.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Journal {
     phase: Phase,
@@ -39,18 +39,20 @@ pub struct Journal {
     databases: Vec<DatabaseChange>,
     trees: Vec<Steps>,
     references: Vec<RefChange>,
-    /// One at most: two servers cannot commit together. It decides what becomes of all the others.
+    /// At most one, because two servers cannot commit together. Its outcome decides whether all
+    /// other changes are completed or rolled back.
     #[serde(default)]
     server: Option<ServerChange>,
 }
 
-/// What became of an apply that was interrupted.
+/// Outcome of recovering an interrupted apply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// It is finished.
+    /// The apply was completed.
     Finished,
-    /// It is taken back. Paths that someone changed since are left as they are.
-    TakenBack(Vec<TreePath>),
+    /// The apply was rolled back. The paths listed were changed by other processes since, and are
+    /// left as they are.
+    RolledBack(Vec<TreePath>),
 }
 
 impl Journal {
@@ -74,7 +76,8 @@ impl Journal {
         self.server = Some(change);
     }
 
-    /// The part whose database was changed on its server, and what each statement did.
+    /// Alias of the member whose database was changed on its server, and the result of each
+    /// statement.
     pub(super) fn statements_done(&self) -> Option<(&String, &[StatementRun])> {
         let server = self.server.as_ref()?;
         Some((&server.alias, &server.done))
@@ -92,7 +95,7 @@ impl Journal {
         self.databases.push(change);
     }
 
-    /// Reads the journal of an interrupted apply. `None` when there is none.
+    /// Reads the journal of an interrupted apply. `None` when none exists.
     pub fn load(place: &Path) -> Result<Option<Self>, Error> {
         let text = match std::fs::read_to_string(place) {
             Ok(text) => text,
@@ -117,7 +120,7 @@ impl Journal {
             std::fs::File::open(folder)?.sync_all()
         };
         written().during("writing", place)?;
-        fault::boundary();
+        kill_points::boundary();
         Ok(())
     }
 
@@ -126,9 +129,9 @@ impl Journal {
         self.save(place)
     }
 
-    /// Does everything, or takes back what was done.
-    pub(super) fn carry_out(&mut self, place: &Path, servers: &dyn Servers) -> Result<(), Error> {
-        // Without a journal nothing is begun, and nothing is to be taken back.
+    /// Executes all steps, or rolls back those that were executed.
+    pub(super) fn execute(&mut self, place: &Path, servers: &dyn Servers) -> Result<(), Error> {
+        // If the journal cannot be saved, nothing has started and nothing needs a rollback.
         self.save(place)?;
         let begun = self.prepare(servers);
         if let Err(error) = begun.and_then(|()| self.advance(Phase::Committing, place)) {
@@ -138,19 +141,19 @@ impl Journal {
             return self.give_up(place, error);
         }
         match self.commit(servers) {
-            // All is in place: what fails now is for the next command to tidy up.
+            // Everything is in place; the next command cleans up after a failure here.
             Ok(Outcome::Committed) => self.finish(place).map_err(|error| {
                 Error::Stuck(format!("everything is applied, tidying up failed: {error}"))
             }),
             Ok(Outcome::Aborted) => {
                 let cause = "the server did not commit the statements".to_owned();
-                self.give_up(place, Error::TakenBack(cause))
+                self.give_up(place, Error::RolledBack(cause))
             }
             Err(error) => Err(undecided(error)),
         }
     }
 
-    /// Commits on the server, which comes last: everything else can still be taken back.
+    /// Commits on the server. This comes last because every other change can still be rolled back.
     fn commit(&mut self, servers: &dyn Servers) -> Result<Outcome, Error> {
         match &mut self.server {
             Some(server) => server.commit(servers),
@@ -162,21 +165,21 @@ impl Journal {
         let objects = Objects::open(&self.objects).during("opening", &self.objects)?;
         for steps in &mut self.trees {
             steps.stage(&objects)?;
-            fault::boundary();
+            kill_points::boundary();
         }
         for reference in &self.references {
             reference.lock()?;
-            fault::boundary();
+            kill_points::boundary();
         }
         for database in &self.databases {
             if !database.is_untouched()? {
                 return Err(Error::Raced(format!(
-                    "the database `{}` was changed by someone else",
+                    "the database `{}` was changed by another process",
                     database.location.display()
                 )));
             }
         }
-        // Last, for its locks keep others waiting.
+        // Last, because its locks block other clients.
         if let Some(server) = &mut self.server {
             server.prepare(servers)?;
         }
@@ -189,30 +192,30 @@ impl Journal {
         }
     }
 
-    /// Gives up what was only prepared. The real resources hold nothing new, so none is looked at:
-    /// what is there is the user's.
+    /// Removes prepared files and locks. The real resources are unchanged, so they are not
+    /// inspected: their content is the user's.
     fn abandon(&self) -> Result<(), Error> {
         for reference in &self.references {
             reference.unlock()?;
-            fault::boundary();
+            kill_points::boundary();
         }
         for steps in &self.trees {
             steps.clean()?;
-            fault::boundary();
+            kill_points::boundary();
         }
         Ok(())
     }
 
-    /// Ends an apply before it was begun and says why.
+    /// Cancels an apply before it starts and returns the cause.
     fn call_off(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
         self.roll_back();
         self.abandon()
             .map_err(|error| Error::Stuck(format!("{cause}; then: {error}")))?;
         remove(place)?;
-        Err(told(cause))
+        Err(rolled_back_error(cause))
     }
 
-    /// Databases first: of all parts they are the most likely to refuse.
+    /// Databases come first: they are the most likely to fail.
     fn forward(&self) -> Result<(), Error> {
         for database in &self.databases {
             database.forward()?;
@@ -230,7 +233,7 @@ impl Journal {
         self.advance(Phase::Done, place)?;
         for steps in &self.trees {
             steps.clean()?;
-            fault::boundary();
+            kill_points::boundary();
         }
         for reference in &self.references {
             reference.refresh();
@@ -251,7 +254,7 @@ impl Journal {
             database.backward()?;
         }
         for steps in &self.trees {
-            // Old content that was not put back stays in the staging folder.
+            // Old content that was not restored stays in the staging folder.
             if kept.is_empty() {
                 steps.clean()?;
             }
@@ -259,7 +262,7 @@ impl Journal {
         Ok(kept)
     }
 
-    /// Takes everything back and says why.
+    /// Rolls everything back and returns the cause.
     fn give_up(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
         self.roll_back();
         let kept = self
@@ -268,15 +271,15 @@ impl Journal {
         if !kept.is_empty() {
             let names: Vec<_> = kept.iter().map(ToString::to_string).collect();
             return Err(Error::Stuck(format!(
-                "{cause}; these paths were changed by someone else and are left as they are: {}",
+                "{cause}; these paths were changed by another process and are left unchanged: {}",
                 names.join(", ")
             )));
         }
         remove(place)?;
-        Err(told(cause))
+        Err(rolled_back_error(cause))
     }
 
-    /// What the server says became of its part; without one nothing stands in the way.
+    /// Asks the server for the outcome of its transaction. `Committed` when no server takes part.
     fn outcome(&self, servers: &dyn Servers) -> Result<Outcome, Error> {
         match &self.server {
             Some(server) => server.outcome(servers).map_err(undecided),
@@ -284,7 +287,7 @@ impl Journal {
         }
     }
 
-    /// Finishes or takes back an apply whose process is gone.
+    /// Completes or rolls back an apply whose process is gone.
     pub fn recover(mut self, place: &Path, servers: &dyn Servers) -> Result<Recovery, Error> {
         let is_finished = match self.phase {
             Phase::Done => {
@@ -298,7 +301,7 @@ impl Journal {
                         self.finish(place)?;
                         true
                     }
-                    // The server has its part, so there is no way back.
+                    // The server has committed, so a rollback is impossible.
                     Err(error) if is_bound => return Err(Error::Stuck(error.to_string())),
                     Err(_) => false,
                 },
@@ -308,7 +311,7 @@ impl Journal {
                 self.abandon()
                     .map_err(|error| Error::Stuck(error.to_string()))?;
                 remove(place)?;
-                return Ok(Recovery::TakenBack(Vec::new()));
+                return Ok(Recovery::RolledBack(Vec::new()));
             }
         };
         if is_finished {
@@ -318,16 +321,16 @@ impl Journal {
             .backward(place)
             .map_err(|error| Error::Stuck(error.to_string()))?;
         remove(place)?;
-        Ok(Recovery::TakenBack(kept))
+        Ok(Recovery::RolledBack(kept))
     }
 
-    /// The folder with what the apply was worked out in.
+    /// Folder in which the apply was planned.
     pub fn scratch(&self) -> &Path {
         &self.scratch
     }
 }
 
-/// Forgets an apply that is taken back.
+/// Removes the journal of an apply that was rolled back.
 fn remove(place: &Path) -> Result<(), Error> {
     match std::fs::remove_file(place) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -335,7 +338,7 @@ fn remove(place: &Path) -> Result<(), Error> {
     }
 }
 
-/// Only the server knows what became of an apply, and it cannot be asked.
+/// Error for an apply whose outcome only the server knows while the server cannot be reached.
 fn undecided(error: Error) -> Error {
     match error {
         Error::Stuck(_) => error,
@@ -345,19 +348,19 @@ fn undecided(error: Error) -> Error {
     }
 }
 
-/// Why an apply came to nothing.
-fn told(cause: Error) -> Error {
+/// Converts a cause into the error for an apply that was rolled back.
+fn rolled_back_error(cause: Error) -> Error {
     match cause {
-        // Said before anything was changed, or saying already that it was taken back.
+        // Returned before anything was changed, or already reporting the rollback.
         Error::RepositoryBusy { .. }
         | Error::Raced(_)
         | Error::CannotApply { .. }
         | Error::Sql { .. }
         | Error::SqlNotAdmitted { .. }
         | Error::Unreachable { .. }
-        | Error::TakenBack(_)
+        | Error::RolledBack(_)
         | Error::Stuck(_) => cause,
-        other => Error::TakenBack(other.to_string()),
+        other => Error::RolledBack(other.to_string()),
     }
 }
 

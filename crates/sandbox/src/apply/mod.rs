@@ -1,10 +1,10 @@
-//! Apply: everything a sandbox changed goes into the real resources, or nothing does.
+//! Apply: transfers all changes of a sandbox to the real resources, or none.
 //!
-//! First all is worked out and checked without touching anything ([`plan`]). Then new files are
-//! staged and locks taken ([`ApplyPlan::carry_out`]). From the moment the journal says `committing`
-//! the work is finished, by this process or the next; a failure on the way takes everything back.
-//! Each step can be told done from not done by looking, so finishing and taking back may themselves
-//! be interrupted anywhere.
+//! [`plan`] first computes and checks everything without changing anything. Then [`ApplyPlan::execute`]
+//! stages new files and takes locks. Once the journal reads `committing`, this process or the next one
+//! completes the apply; a failure on the way rolls everything back. The state of each step can be
+//! determined by inspecting the files, so completing and rolling back may themselves be interrupted at any
+//! point.
 
 mod conflict;
 mod journal;
@@ -25,88 +25,88 @@ pub use conflict::{Conflict, Side};
 pub use journal::{Journal, Recovery};
 pub use tree::net_changes;
 
-use crate::beneath::Root;
 use crate::capture::Change;
 use crate::database::{self, DatabaseChange};
 use crate::error::{During as _, Error};
 use crate::git::{GitRequest, Landing, open_checkout, plan_result};
 use crate::member::{Base, Member};
 use crate::objects::Objects;
+use crate::scoped_dir::Root;
 use crate::server::{Servers, StatementRun};
 use repository::RefChange;
 use steps::Steps;
 use tree::is_protected;
 
-/// Why nothing is carried to a resource that may only be read.
+/// Reason for not applying changes to a read-only resource.
 pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
 
-/// The longest path in a part that is applied: with the place of the part before it, git and other
-/// programs must be able to open it in one call.
+/// Maximum length of a path that is applied, in bytes: together with the location of the member, git and
+/// other programs must be able to open it in one system call.
 pub(crate) const LONGEST_PATH: usize = 3_900;
 
-/// How to apply.
+/// Options of an apply.
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
     /// How the result arrives on a branch.
     pub landing: Landing,
-    /// The message of the commit.
+    /// Commit message.
     pub message: String,
-    /// Only look; not even git objects are left behind.
+    /// Only compute the result; not even git objects are left behind.
     pub is_preview: bool,
 }
 
-/// One path that applying changes.
+/// A path that the apply changes.
 #[derive(Debug, Clone, Serialize)]
 pub struct PathChange {
-    /// The path in its part.
+    /// Path within its member.
     pub path: TreePath,
-    /// What happens to it: create, modify, delete or mode.
+    /// Kind of change: create, modify, delete or mode.
     pub operation: &'static str,
 }
 
-/// What applying does to one part.
+/// Changes that the apply makes to one member.
 #[derive(Debug, Clone, Serialize)]
 pub struct MemberPreview {
-    /// The part.
+    /// Alias of the member.
     pub alias: String,
-    /// The real one.
+    /// Location of the real resource.
     pub location: String,
-    /// What happens to the files there.
+    /// Changes to files.
     pub files: Vec<PathChange>,
-    /// What happens to the branch.
+    /// Change of the branch.
     pub commit: Option<CommitPreview>,
     /// Whether the content of the database is replaced.
     pub database: bool,
-    /// The statements that run on the server of the database.
+    /// Statements that run on the database server.
     pub statements: Vec<StatementRun>,
     /// Changed paths that stay in the sandbox: ignored by git, or in a protected folder.
     pub left_out: Vec<TreePath>,
 }
 
-/// A commit that applying makes.
+/// A commit that the apply creates.
 #[derive(Debug, Clone, Serialize)]
 pub struct CommitPreview {
-    /// The branch, `None` for a detached head.
+    /// Name of the branch; `None` for a detached head.
     pub branch: Option<String>,
-    /// Its commit before.
+    /// Commit of the branch before the apply.
     pub old: String,
-    /// Its commit after; a preview makes one that is thrown away, so it has none.
+    /// Commit of the branch after the apply. `None` in a preview, whose commit is discarded.
     pub new: Option<String>,
-    /// Whether it is a merge of the sandbox's commit.
+    /// Whether it merges the sandbox's commit.
     pub is_merge: bool,
-    /// Whether the branch moved since the sandbox was made.
+    /// Whether the branch moved since the sandbox was created.
     pub branch_moved: bool,
 }
 
-/// Everything an apply will do, worked out and free of conflicts.
+/// All changes of an apply, computed and free of conflicts.
 #[derive(Debug)]
 pub struct ApplyPlan {
-    /// Part by part.
+    /// Changes of each member.
     pub previews: Vec<MemberPreview>,
     journal: Journal,
 }
 
-/// Works an apply out. `scratch` is an empty folder of the sandbox's that lives as long as the apply.
+/// Plans an apply. `scratch` is an empty folder of the sandbox that must exist as long as the apply.
 pub fn plan(
     id: &str,
     parts: &[(Member, Vec<Change>)],
@@ -158,7 +158,7 @@ pub fn plan(
     Ok(ApplyPlan { previews, journal })
 }
 
-/// One part of a sandbox while its apply is worked out.
+/// A member of a sandbox while its apply is planned.
 struct Part<'a> {
     id: &'a str,
     member: &'a Member,
@@ -170,7 +170,7 @@ struct Part<'a> {
     servers: &'a dyn Servers,
 }
 
-type Planned = (MemberPreview, Vec<Conflict>);
+type PlannedPart = (MemberPreview, Vec<Conflict>);
 
 impl Part<'_> {
     fn stage_name(&self) -> String {
@@ -199,7 +199,7 @@ impl Part<'_> {
         }
     }
 
-    fn tree(&mut self) -> Result<Planned, Error> {
+    fn tree(&mut self) -> Result<PlannedPart, Error> {
         let root = self.member.real_root()?;
         let (left_out, changes): (Vec<&Change>, Vec<&Change>) = self
             .changes
@@ -220,7 +220,7 @@ impl Part<'_> {
         Ok((preview, conflicts))
     }
 
-    fn git(&mut self) -> Result<Planned, Error> {
+    fn git(&mut self) -> Result<PlannedPart, Error> {
         let Base::Git(base) = &self.member.base else {
             return Err(Error::Damaged("the part is not a repository".to_owned()));
         };
@@ -259,7 +259,7 @@ impl Part<'_> {
                 .iter()
                 .chain(result.updates.iter().map(|update| &update.path))
                 .collect();
-            // What git does not keep: folders, and permissions other than execution.
+            // Changes that git does not record: folders, and permissions other than execution.
             let mut besides: Vec<&Change> = self
                 .changes
                 .iter()
@@ -321,7 +321,7 @@ impl Part<'_> {
         Ok((preview, conflicts))
     }
 
-    fn sqlite(&mut self) -> Result<Planned, Error> {
+    fn sqlite(&mut self) -> Result<PlannedPart, Error> {
         let Base::Sqlite { digest } = &self.member.base else {
             return Err(Error::Damaged("the part is not a database".to_owned()));
         };
@@ -348,7 +348,7 @@ impl Part<'_> {
         Ok((preview, Vec::new()))
     }
 
-    /// Writes the database as it was captured into a folder of ours.
+    /// Writes the captured database into the scratch folder.
     fn captured_database(&self) -> Result<PathBuf, Error> {
         let state = self.changes.iter().find_map(|change| change.after);
         let Some(state) = state.filter(|state| state.kind() == FileKind::File) else {
@@ -368,7 +368,7 @@ impl Part<'_> {
         }
     }
 
-    /// Refuses paths that no program could open by name.
+    /// Refuses paths that programs could not open by name.
     fn check_lengths(&self) -> Result<(), Error> {
         let too_long: Vec<_> = self
             .changes
@@ -399,13 +399,13 @@ impl Part<'_> {
 }
 
 impl ApplyPlan {
-    /// Does it. On any failure everything is as before when this returns, unless the error says otherwise.
-    pub fn carry_out(
+    /// Executes the plan. After a failure everything is as before, unless the error states otherwise.
+    pub fn execute(
         mut self,
         journal: &Path,
         servers: &dyn Servers,
     ) -> Result<Vec<MemberPreview>, Error> {
-        self.journal.carry_out(journal, servers)?;
+        self.journal.execute(journal, servers)?;
         if let Some((alias, done)) = self.journal.statements_done() {
             let mut previews = self.previews.iter_mut();
             if let Some(preview) = previews.find(|preview| preview.alias == *alias) {
@@ -415,7 +415,7 @@ impl ApplyPlan {
         Ok(self.previews)
     }
 
-    /// How many paths change, over all parts.
+    /// Number of changed paths in all members.
     pub fn path_count(&self) -> usize {
         self.previews
             .iter()
@@ -424,9 +424,9 @@ impl ApplyPlan {
     }
 }
 
-/// The change without set-user-id, set-group-id and sticky bits that the sandbox added, and without
-/// all of them where the content changes, as a write does it. `None` when nothing else changed. A diff
-/// has no words for these bits, so nobody could have agreed to them.
+/// The change without set-user-id, set-group-id and sticky bits that the sandbox added; if the content
+/// changes, without any of these bits, as a write clears them. `None` when nothing else changed. A diff
+/// cannot show these bits, so the user could not have approved them.
 fn without_new_bits(change: &Change) -> Option<Change> {
     let mut kept = change.clone();
     if let Some(after) = &mut kept.after {
@@ -441,8 +441,8 @@ fn without_new_bits(change: &Change) -> Option<Change> {
     (kept.before != kept.after).then_some(kept)
 }
 
-/// Whether a file or link that the sandbox changed is gone from the real tree. Where git has no update
-/// for such a path although it merged, the change went to the name that the user gave the file.
+/// Whether a file or link that the sandbox changed no longer exists in the real tree. If git merged but
+/// has no update for such a path, the change went to the name to which the user moved the file.
 fn went_elsewhere(root: &Root, change: &Change) -> io::Result<bool> {
     let is_no_folder = |state: FileState| state.kind() != FileKind::Directory;
     let was_file = change.before.is_some_and(is_no_folder);
@@ -450,12 +450,12 @@ fn went_elsewhere(root: &Root, change: &Change) -> io::Result<bool> {
     Ok(was_file && is_file && root.stat(&change.path)?.is_none())
 }
 
-/// The folder beside the real files in which those of a sandbox are staged.
+/// Name of the folder next to the real files in which the files of a sandbox are staged.
 pub(crate) fn stage_name(id: &str) -> String {
     format!(".cleveragents-apply-{}", id.to_ascii_lowercase())
 }
 
-/// Where the journal of an apply lies.
+/// Path of the journal of an apply.
 pub fn journal_place(state: &Path) -> PathBuf {
     state.join("apply.json")
 }

@@ -1,4 +1,4 @@
-//! Two parts of a sandbox that change the same real place: parts may lie in one another.
+//! Members of a sandbox that change the same real path: one resource may contain another.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use cleveragents_domain::TreePath;
 use super::{Conflict, MemberPreview};
 use crate::member::{Base, Member};
 
-/// The real places that parts change, each with the name of the part.
+/// Real paths that members change, each with the alias of the member.
 pub(super) type Places = BTreeMap<PathBuf, String>;
 
-/// The changes of a part at places that an earlier part changes too, or that lie in one another.
-/// The places of the part are added.
+/// Changes of a member at paths that an earlier member changes too, or that contain one another.
+/// Adds the paths of the member to `Places`.
 pub(super) fn with_earlier(
     member: &Member,
     preview: &MemberPreview,
@@ -46,8 +46,8 @@ pub(super) fn with_earlier(
     conflicts
 }
 
-/// Where the changes of a part arrive. For a bare repository these are no real files, but then no
-/// other part is there.
+/// Real paths of a member's changes. A bare repository has no real files at them, but then no other
+/// member has either.
 fn places_of(member: &Member, preview: &MemberPreview) -> Vec<(PathBuf, TreePath)> {
     let paths = preview.files.iter().map(|change| change.path.clone());
     match &member.base {

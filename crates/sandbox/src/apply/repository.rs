@@ -1,4 +1,4 @@
-//! What applying means for a git repository: its files, its branch and its index.
+//! Apply for a git repository: its files, branch and index.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::conflict::{Conflict, Side};
 use super::tree::{Obstacles, TreeChanges, conflict};
-use crate::beneath::Root;
 use crate::capture::Change;
 use crate::error::{During as _, Error};
-use crate::fault;
 use crate::git::{Checkout, GitPlan, open_checkout};
+use crate::kill_points;
 use crate::objects::Objects;
+use crate::scoped_dir::Root;
 use crate::state::read_state;
 
-/// The part of an apply that concerns branch and index.
+/// Change of branch and index.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RefChange {
     #[serde(with = "crate::path_text")]
@@ -27,10 +27,10 @@ pub(crate) struct RefChange {
     new: String,
     log: String,
     index: Option<IndexChange>,
-    /// The new objects, in a folder of ours.
+    /// Folder with the new objects, within the sandbox.
     #[serde(with = "crate::path_text")]
     objects: PathBuf,
-    /// Whether only the packs among them are carried over, since they hold all of them.
+    /// Whether to transfer only the packs, because they contain all new objects.
     #[serde(default)]
     is_packed: bool,
 }
@@ -39,10 +39,10 @@ pub(crate) struct RefChange {
 struct IndexChange {
     #[serde(with = "crate::path_text")]
     place: PathBuf,
-    /// The index as it was, kept to be put back.
+    /// Copy of the index before the apply, for a rollback.
     #[serde(with = "crate::path_text")]
     saved: PathBuf,
-    /// The index as it shall be.
+    /// New index.
     #[serde(with = "crate::path_text")]
     fresh: PathBuf,
     before: ContentHash,
@@ -59,14 +59,15 @@ fn hash_file(place: &Path) -> io::Result<ContentHash> {
     Ok(crate::objects::hash_of(&mut File::open(place)?)?.0)
 }
 
-/// The folder of packs among objects.
+/// Name of the folder of packs in an object folder.
 const PACKS: &str = "pack";
 
-/// So many objects are made durable one by one; more with one call for the whole file system.
+/// Maximum number of objects that are synced one by one; more are synced with one call for the whole
+/// file system.
 const SYNC_ONE_BY_ONE: usize = 64;
 
-/// Copies objects that are not there yet; each is complete from the moment it has its name. All are
-/// durable when this returns, which is before anything refers to them.
+/// Copies missing objects; each appears under its name only when it is complete. All are durable
+/// when this returns, before anything refers to them.
 fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     let mut carried = Vec::new();
@@ -85,7 +86,7 @@ fn carry_objects(from: &Path, to: &Path) -> io::Result<()> {
 
 fn carry_into(from: &Path, to: &Path, carried: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries = std::fs::read_dir(from)?.collect::<io::Result<Vec<_>>>()?;
-    // A pack before its list: without the list nobody reads it.
+    // A pack before its index: git does not read a pack that has no index.
     entries.sort_by_key(|entry| entry.path().extension().is_some_and(|end| end == "idx"));
     for entry in entries {
         let target = to.join(entry.file_name());
@@ -107,7 +108,7 @@ fn carry_into(from: &Path, to: &Path, carried: &mut Vec<PathBuf>) -> io::Result<
     Ok(())
 }
 
-/// Compares the new commit's changes with the user's files and index.
+/// Compares the changes of the new commit with the user's files and index.
 pub(crate) fn plan_files(
     alias: &str,
     plan: &GitPlan,
@@ -142,7 +143,7 @@ pub(crate) fn plan_files(
                 .and_then(|change| change.after)
                 .filter(|after| after.kind() == FileKind::Directory);
             match (from_sandbox, &update.new) {
-                // For git the file is gone; for the user a folder took its place.
+                // Git sees a deleted file; the user replaced it by a folder.
                 (_, None) if folder.is_some() => {
                     planned.push((update.path.clone(), found, folder));
                 }
@@ -152,6 +153,17 @@ pub(crate) fn plan_files(
                 }
                 (None, Some(_)) => merged.push((update.path.clone(), found)),
             }
+            continue;
+        }
+        if update.is_as_at_start()
+            && let Some(change) = by_path.get(&update.path)
+        {
+            // The file keeps the uncommitted edit: the sandbox has both.
+            let place = checkout.location.join(update.path.as_path());
+            let found = read_state(&root, &update.path, None)
+                .during("reading", &place)?
+                .map(|(state, _)| state);
+            planned.push((update.path.clone(), found, with_mode(change, found)));
             continue;
         }
         let reason = if update.index == update.old {
@@ -196,7 +208,7 @@ pub(crate) fn plan_files(
     Ok((planned, conflicts))
 }
 
-/// The sandbox's file; permissions that it did not touch stay the user's.
+/// The sandbox's file, with the user's permissions unless the sandbox changed them.
 fn with_mode(change: &Change, found: Option<FileState>) -> Option<FileState> {
     let after = change.after?;
     match (change.before, found) {
@@ -243,8 +255,13 @@ fn dirty(
     found
 }
 
-/// Conflicts that the merge itself found.
+/// Conflicts that the merge itself reported.
 pub(crate) fn unmerged(alias: &str, plan: &GitPlan) -> Vec<Conflict> {
+    let reason = if plan.meets_edits {
+        "it has uncommitted edits or newer commits outside in the same place; commit the edits, then apply"
+    } else {
+        "your branch changed it too, in the same place"
+    };
     plan.unmerged
         .iter()
         .map(|unmerged| {
@@ -255,7 +272,7 @@ pub(crate) fn unmerged(alias: &str, plan: &GitPlan) -> Vec<Conflict> {
             Conflict {
                 alias: alias.to_owned(),
                 path: unmerged.path.clone(),
-                reason: "your branch changed it too, in the same place".to_owned(),
+                reason: reason.to_owned(),
                 base,
                 yours,
                 sandbox,
@@ -264,7 +281,7 @@ pub(crate) fn unmerged(alias: &str, plan: &GitPlan) -> Vec<Conflict> {
         .collect()
 }
 
-/// Files that the merge composed from both sides, as git checks them out.
+/// Files that the merge composed from both sides, with the content that git checks out.
 fn checked_out(
     plan: &GitPlan,
     merged: Vec<(TreePath, Option<FileState>)>,
@@ -297,7 +314,7 @@ fn checked_out(
 }
 
 impl RefChange {
-    /// Works the change out, with the new index in a folder of ours.
+    /// Plans the change and writes the new index into the scratch folder.
     pub(crate) fn plan(
         plan: &GitPlan,
         new: &str,
@@ -331,11 +348,11 @@ impl RefChange {
         })
     }
 
-    /// Takes the user's index lock, with the new index in it, and makes sure that neither index nor
-    /// branch changed since they were looked at.
+    /// Takes the user's index lock, with the new index as its content, and verifies that neither
+    /// index nor branch changed since the plan.
     pub(crate) fn lock(&self) -> Result<(), Error> {
         let checkout = open_checkout(&self.location)?;
-        // Nothing refers to them yet; git throws them away in time if nothing ever does.
+        // Nothing refers to the objects yet; git garbage-collects them if nothing ever does.
         let theirs = checkout.common_dir.join("objects");
         let (from, to) = if self.is_packed {
             (self.objects.join(PACKS), theirs.join(PACKS))
@@ -366,7 +383,8 @@ impl RefChange {
         Ok(())
     }
 
-    /// The lock has its whole content from the moment it is there: by that it is known as ours.
+    /// Creates the lock with its complete content in one step: the content identifies the lock as
+    /// ours.
     fn place_lock(&self, index: &IndexChange, lock: &Path) -> io::Result<()> {
         let draft = self.draft_of(index);
         let written = || -> io::Result<()> {
@@ -376,22 +394,22 @@ impl RefChange {
             std::fs::hard_link(&draft, lock)
         };
         let placed = written();
-        // Also when it failed, so that nothing is left of it.
+        // Also after a failure, so that no draft remains.
         match std::fs::remove_file(&draft) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
             _ => placed,
         }
     }
 
-    /// Where the lock is written before it has its name. The same for every process that may have to
-    /// remove it.
+    /// Path at which the lock is written before it is renamed. The same in every process that may
+    /// have to remove it.
     fn draft_of(&self, index: &IndexChange) -> PathBuf {
         let mut name = index.place.as_os_str().to_owned();
         name.push(format!(".cleveragents-{}", &self.new));
         PathBuf::from(name)
     }
 
-    /// Moves the branch, then puts the index in place.
+    /// Moves the branch, then replaces the index.
     pub(crate) fn forward(&self) -> Result<(), Error> {
         let checkout = open_checkout(&self.location)?;
         let head = checkout.head()?.commit;
@@ -403,27 +421,27 @@ impl RefChange {
             moved.map_err(|error| Error::Raced(error.to_string()))?;
         } else if head != self.new {
             return Err(Error::Raced(format!(
-                "the branch of `{}` was moved by someone else",
+                "the branch of `{}` was moved by another process",
                 self.location.display()
             )));
         }
-        fault::boundary();
+        kill_points::boundary();
         if let Some(index) = &self.index {
             let lock = lock_of(&index.place);
             if hash_file(&lock).ok() == Some(index.after) {
                 std::fs::rename(&lock, &index.place).during("writing", &index.place)?;
             } else if hash_file(&index.place).during("reading", &index.place)? != index.after {
                 return Err(Error::Raced(format!(
-                    "the index of `{}` was changed by someone else",
+                    "the index of `{}` was changed by another process",
                     self.location.display()
                 )));
             }
         }
-        fault::boundary();
+        kill_points::boundary();
         Ok(())
     }
 
-    /// Puts index and branch back. `false` when someone else moved the branch since.
+    /// Restores index and branch. `false` when another process has moved the branch since.
     pub(crate) fn backward(&self) -> Result<bool, Error> {
         let checkout = open_checkout(&self.location)?;
         if let Some(index) = &self.index
@@ -433,24 +451,24 @@ impl RefChange {
             std::fs::copy(&index.saved, &lock).during("writing", &lock)?;
             std::fs::rename(&lock, &index.place).during("writing", &index.place)?;
         }
-        fault::boundary();
+        kill_points::boundary();
         let head = checkout.head()?.commit;
         if head == self.new {
             checkout.git.run(&[
                 "update-ref",
                 "-m",
-                "cleveragents: apply taken back",
+                "cleveragents: apply rolled back",
                 "HEAD",
                 &self.old,
                 &self.new,
             ])?;
         }
         self.unlock()?;
-        fault::boundary();
+        kill_points::boundary();
         Ok(head == self.new || head == self.old)
     }
 
-    /// Gives the index lock back, if it is ours.
+    /// Removes the index lock if it is ours.
     pub(crate) fn unlock(&self) -> Result<(), Error> {
         if let Some(index) = &self.index {
             let lock = lock_of(&index.place);
@@ -465,12 +483,12 @@ impl RefChange {
         Ok(())
     }
 
-    /// Lets git see that the files are those of the index, so that the next status is quick.
+    /// Updates the file times in git's index, so that the next `git status` is fast.
     pub(crate) fn refresh(&self) {
         if self.index.is_some()
             && let Ok(checkout) = open_checkout(&self.location)
         {
-            // Only a convenience: git does the same by itself.
+            // Optional: git does the same by itself.
             let _quick = checkout.git.try_run(&["update-index", "-q", "--refresh"]);
         }
     }

@@ -1,15 +1,15 @@
-//! What applying means for a database on a server: its script, read and, for a preview, tried.
+//! Apply for a database on a server: its script is parsed and, for a preview, run.
 
 use cleveragents_domain::FileKind;
 
-use super::{Part, Planned};
+use super::{Part, PlannedPart};
 use crate::error::Error;
 use crate::server::{SCRIPT, Script, ServerChange};
 
 impl Part<'_> {
-    /// The script is only read here, and tried for a preview. For an apply it runs in the transaction
-    /// that is committed, before anything else is touched.
-    pub(super) fn postgres(&mut self) -> Result<Planned, Error> {
+    /// Parses the script; a preview also runs it and rolls back. For an apply it runs in the
+    /// transaction that is committed, before anything else is changed.
+    pub(super) fn postgres(&mut self) -> Result<PlannedPart, Error> {
         let mut preview = self.preview(&Vec::new(), Vec::new());
         let script = self.script()?;
         if script.statements.is_empty() {
@@ -30,7 +30,7 @@ impl Part<'_> {
         Ok((preview, Vec::new()))
     }
 
-    /// What the history holds as the script; no file is no script.
+    /// The script from the captured history; empty when the file does not exist.
     fn script(&self) -> Result<Script, Error> {
         let state = self.changes.iter().find_map(|change| change.after);
         let Some(state) = state else {

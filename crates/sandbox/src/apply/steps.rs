@@ -1,9 +1,9 @@
-//! The changes to one real tree: staged beside it, put in place by renames, taken back by renames.
+//! Changes to one real tree: staged next to it, put in place and rolled back by renames.
 //!
-//! A new file is written completely into a staging folder of the same file system first. Putting it
-//! in place exchanges it with the old one in one step, and only then is the old one compared with
-//! what it was expected to be: an edit that arrived in the last moment is seen and given back. The old
-//! files lie in the staging folder until all is done, so taking back needs no copy.
+//! A new file is first written completely into a staging folder on the same file system. One atomic
+//! step exchanges it with the old file, and only then is the old file compared with its expected
+//! state: this detects an edit made at the last moment, and restores it. The old files stay in the
+//! staging folder until the apply is complete, so a rollback needs no copy.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -14,13 +14,13 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::beneath::{Root, stat_of};
 use crate::error::{During as _, Error};
-use crate::fault;
+use crate::kill_points;
 use crate::objects::Objects;
+use crate::scoped_dir::{Root, stat_of};
 use crate::state::read_state;
 
-/// What the owner needs to change what is in a folder.
+/// Permissions that the owner needs to change the content of a folder.
 const OPEN: u32 = 0o300;
 
 /// One change to one path.
@@ -29,15 +29,15 @@ pub(crate) struct Step {
     pub(crate) path: TreePath,
     pub(crate) before: Option<FileState>,
     pub(crate) after: Option<FileState>,
-    /// The name in the staging folder.
+    /// Name in the staging folder.
     slot: u64,
-    /// The far side, when the way of the path is two steps: what it holds after both for the first,
+    /// For a path that changes in two steps: its state after both steps for the first step, its state
     /// before both for the second.
     #[serde(default)]
     far: Option<FileState>,
 }
 
-/// When a step's turn comes: room is made before it is filled.
+/// Order of the steps: paths are removed before others take their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     RemoveFile,
@@ -46,7 +46,7 @@ enum Turn {
     PlaceFile,
 }
 
-/// All changes to one tree, in the order in which they are made.
+/// All changes to one tree, in the order of execution.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Steps {
     #[serde(with = "crate::path_text")]
@@ -54,7 +54,7 @@ pub(crate) struct Steps {
     #[serde(with = "crate::path_text")]
     stage: PathBuf,
     pub(crate) all: Vec<Step>,
-    /// Folders that may not be written, with their permissions: opened while the steps are made.
+    /// Folders without write permission, with their mode: they are made writable while the steps run.
     #[serde(default)]
     closed: Vec<(TreePath, FileMode)>,
 }
@@ -64,9 +64,10 @@ fn is_folder(state: Option<FileState>) -> bool {
 }
 
 impl Step {
-    /// Whether the path is on the far side, so that this half of its way is made, or not begun.
+    /// Whether the path is in the far state, so that this one of its two steps is either complete or
+    /// not started.
     fn is_far(&self, found: Option<FileState>) -> bool {
-        // A folder is known by being one: its permissions change while steps are made.
+        // A folder is recognised by its kind alone: its permissions change while steps run.
         self.far.is_some() && (found == self.far || (is_folder(found) && is_folder(self.far)))
     }
 }
@@ -81,7 +82,7 @@ fn turn(step: &Step) -> Turn {
 }
 
 impl Steps {
-    /// Orders changes; one that turns a folder into a file, or the other way round, is two.
+    /// Orders the changes; a change from a folder to a file, or the reverse, becomes two steps.
     pub(crate) fn new(
         root: &Path,
         stage_name: &str,
@@ -172,8 +173,8 @@ impl Steps {
         Ok(())
     }
 
-    /// What the folder of a step is. Renames do not cross file systems, so a folder on another one is
-    /// refused before anything is touched.
+    /// Target folder of a step. Renames cannot cross file systems, so a folder on another one is
+    /// refused before anything is changed.
     fn target_folder(
         &self,
         root: &Root,
@@ -200,7 +201,7 @@ impl Steps {
                 }
                 TargetFolder::There(stat_of(&found).owner)
             }
-            // It is yet to be made, perhaps in the place of a file or link.
+            // The folder will be created, perhaps in place of a file or link.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                 TargetFolder::Missing(owner_above(root, path.as_ref()).during("reading", &place)?)
             }
@@ -210,7 +211,7 @@ impl Steps {
         Ok(folder)
     }
 
-    /// The folders of changed paths in which nothing can be changed as they are.
+    /// Parent folders of changed paths that lack write permission.
     fn find_closed(&self, root: &Root) -> Result<Vec<(TreePath, FileMode)>, Error> {
         let folders: BTreeSet<TreePath> = self
             .all
@@ -233,8 +234,8 @@ impl Steps {
         Ok(closed)
     }
 
-    /// Gives the closed folders permissions for a while, or their own back. One that is something
-    /// else by now is left alone.
+    /// Adds permissions to the closed folders, or restores their own. Skips those that are no longer
+    /// folders.
     fn set_closed(&self, root: &Root, added: u32) -> Result<(), Error> {
         for (folder, mode) in self.closed.iter().rev() {
             let place = self.root.join(folder.as_path());
@@ -251,7 +252,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Gives folders the permissions that they shall have.
+    /// Sets the final permissions of folders.
     fn set_folder_modes(
         &self,
         root: &Root,
@@ -275,7 +276,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Makes every change that is not made yet.
+    /// Executes every step that is not executed yet.
     pub(crate) fn forward(&self) -> Result<(), Error> {
         if self.is_empty() {
             return Ok(());
@@ -285,7 +286,7 @@ impl Steps {
         for step in &self.all {
             forward_one(&root, &stage, step)
                 .map_err(|error| error.at(&self.root.join(step.path.as_path())))?;
-            fault::boundary();
+            kill_points::boundary();
         }
         self.set_closed(&root, 0)?;
         self.set_folder_modes(&root, |step| step.after)?;
@@ -293,8 +294,8 @@ impl Steps {
         Ok(())
     }
 
-    /// Takes back every change that was made. Paths that somebody changed since are left as they are
-    /// and named.
+    /// Rolls back every executed step. Leaves paths alone that another process changed since, and
+    /// returns them.
     pub(crate) fn backward(&self) -> Result<Vec<TreePath>, Error> {
         let mut kept = Vec::new();
         if self.is_empty() || !self.stage.exists() {
@@ -308,7 +309,7 @@ impl Steps {
             if !is_back {
                 kept.push(step.path.clone());
             }
-            fault::boundary();
+            kill_points::boundary();
         }
         self.set_folder_modes(&root, |step| step.before)?;
         self.set_closed(&root, 0)?;
@@ -321,7 +322,7 @@ impl Steps {
         crate::remove_folder(&self.stage).during("removing", &self.stage)
     }
 
-    /// Folders on the way to new files that are not there yet.
+    /// Adds the missing parent folders of new files.
     pub(crate) fn add_missing_parents(
         root: &Root,
         changes: &mut Vec<(TreePath, Option<FileState>, Option<FileState>)>,
@@ -334,7 +335,7 @@ impl Steps {
         let mut seen = HashSet::new();
         for (path, _, after) in changes.iter() {
             let mut near = path.parent().filter(|_| after.is_some());
-            // Whoever saw a folder before has seen those above it.
+            // If a folder was visited before, its parents were too.
             while let Some(parent) = near
                 && !seen.contains(&parent)
             {
@@ -349,7 +350,7 @@ impl Steps {
                 seen.insert(parent);
             }
         }
-        // What is taken away there makes room for the folder.
+        // A removal at this path makes room for the folder.
         for (path, before, after) in changes.iter_mut() {
             if missing.remove(path) {
                 let kept = before.filter(|before| before.kind() == FileKind::Directory);
@@ -365,15 +366,15 @@ impl Steps {
     }
 }
 
-/// The folder in which a path is placed, with its owner; of one that is yet to be made, with the owner
-/// of what is nearest above it.
+/// Folder that will contain a path, with its owner; for one that does not exist yet, the owner of its
+/// nearest existing ancestor.
 #[derive(Debug, Clone, Copy)]
 enum TargetFolder {
     There((u32, u32)),
     Missing((u32, u32)),
 }
 
-/// The owner of a path, or of what is nearest above it.
+/// Owner of a path, or of its nearest existing ancestor.
 fn owner_above(root: &Root, path: Option<&TreePath>) -> io::Result<(u32, u32)> {
     let mut near = path.cloned();
     while let Some(path) = near {
@@ -385,7 +386,8 @@ fn owner_above(root: &Root, path: Option<&TreePath>) -> io::Result<(u32, u32)> {
     Ok(stat_of(&rustix::fs::fstat(root.handle())?).owner)
 }
 
-/// A file that is replaced keeps its owner; a new one gets its folder's, when the superuser applies.
+/// A replaced file keeps its owner; when the superuser applies, a new file gets the owner of its
+/// folder.
 fn keep_owner(
     root: &Root,
     stage: &Root,
@@ -414,17 +416,17 @@ fn keep_owner(
             AtFlags::SYMLINK_NOFOLLOW,
         )?;
         if let Some(after) = step.after {
-            // Giving a file away may take permissions from it.
+            // `chown` may clear permission bits.
             stage.set_mode(slot, after.mode)?;
         }
     }
     Ok(())
 }
 
-/// Why a step cannot be made.
+/// Failure of a step.
 enum StepError {
     System(io::Error),
-    /// The path does not hold what it held when the apply was planned.
+    /// The state of the path differs from the one at planning.
     Changed,
 }
 
@@ -449,7 +451,7 @@ impl StepError {
                 source,
             },
             Self::Changed => Error::Raced(format!(
-                "`{}` was changed by someone else meanwhile",
+                "`{}` was changed by another process meanwhile",
                 place.display()
             )),
         }
@@ -469,7 +471,7 @@ fn slots(step: &Step) -> Result<(TreePath, TreePath), StepError> {
     ))
 }
 
-/// Whether a step places a file or link where nothing was.
+/// Whether a step creates a file or link where nothing existed.
 fn is_new_file(step: &Step) -> bool {
     step.before.is_none() && step.after.is_some() && !is_folder(step.after)
 }
@@ -482,7 +484,7 @@ fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> 
     let (slot, old) = slots(step)?;
     if is_new_file(step) {
         match stage.rename_to(&slot, root, &step.path, RenameFlags::NOREPLACE) {
-            // Something is there, perhaps what this step puts there.
+            // The path exists, perhaps because this step already created it.
             Err(Errno::EXIST | Errno::NOENT) => {}
             other => return Ok(other?),
         }
@@ -494,7 +496,7 @@ fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> 
     match (step.before, step.after) {
         (Some(before), None) if before.kind() == FileKind::Directory => {
             match root.remove_folder(&step.path) {
-                // The user has something of their own in it: the folder stays.
+                // The folder contains files of the user and stays.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
                 other => Ok(other?),
             }
@@ -530,7 +532,7 @@ fn forward_one(root: &Root, stage: &Root, step: &Step) -> Result<(), StepError> 
     }
 }
 
-/// Exchanges the new file with the old one, which must be what it was expected to be.
+/// Exchanges the new file with the old one, whose state must be the expected one.
 fn replace(
     root: &Root,
     stage: &Root,
@@ -547,7 +549,7 @@ fn replace(
             stage.rename_to(slot, root, &step.path, RenameFlags::EXCHANGE)?;
             Err(StepError::Changed)
         }
-        // A file system without exchange: out of the way first, then in.
+        // This file system cannot exchange: move the old file away first, then move the new one in.
         Err(Errno::INVAL | Errno::NOSYS) => {
             root.rename_to(&step.path, stage, old, RenameFlags::empty())?;
             if state(stage, old)? != Some(before) {
@@ -560,7 +562,7 @@ fn replace(
     }
 }
 
-/// Takes one step back. `false` when the path was changed since and is left alone.
+/// Rolls one step back. `false` when the path changed since; it is then left alone.
 fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepError> {
     let (slot, old) = slots(step)?;
     let found = state(root, &step.path)?;
@@ -572,7 +574,7 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             if found.is_some_and(|found| found.kind() != FileKind::Directory) {
                 return Ok(false);
             }
-            // Its permissions come last: they may forbid what is still to be put back into it.
+            // The permissions are set last: they may forbid restoring the folder's content.
             root.make_folder(&step.path)?;
             Ok(true)
         }
@@ -587,7 +589,7 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
         }
         (None, after) => {
             if state(stage, &slot)?.is_some() {
-                // Never put in place: what is there is somebody else's.
+                // The new file was never put in place: the file here belongs to another process.
                 return Ok(true);
             }
             if found != after {
@@ -602,7 +604,7 @@ fn backward_one(root: &Root, stage: &Root, step: &Step) -> Result<bool, StepErro
             } else if state(stage, &slot)? == Some(before) {
                 slot
             } else {
-                // Never taken away: what is there is somebody else's.
+                // The old file was never moved away: the file here belongs to another process.
                 return Ok(true);
             };
             if found.is_none() {

@@ -1,21 +1,21 @@
-//! What applying means for a real tree: each changed path against what the user has there now.
+//! Apply for a real tree: compares each changed path with the user's current state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
 
 use super::conflict::{Conflict, Side};
-use crate::beneath::Root;
 use crate::capture::Change;
 use crate::error::{During as _, Error};
 use crate::objects::Objects;
 use crate::scan::{Extent, scan};
+use crate::scoped_dir::Root;
 use crate::state::read_state;
 
-/// Changes to a real tree: path, what is there, what shall be there.
+/// Changes to a real tree: path, current state, new state.
 pub(crate) type TreeChanges = Vec<(TreePath, Option<FileState>, Option<FileState>)>;
 
-/// Folders whose content belongs to programs; what a sandbox does in them never leaves it.
+/// Folders whose content tools manage; changes in them never leave the sandbox.
 const PROTECTED: [&[u8]; 3] = [b".git", b"node_modules", b"__pycache__"];
 
 /// Whether a path of a plain directory is never applied.
@@ -23,8 +23,8 @@ pub(crate) fn is_protected(path: &TreePath) -> bool {
     path.names().any(|name| PROTECTED.contains(&name))
 }
 
-/// Compares changes with the real tree and says what is to be done, or what is in the way. `cleared`
-/// is what is removed there by others.
+/// Compares changes with the real tree and returns those to make, or the conflicts. `cleared` lists
+/// paths that other changes remove.
 pub(crate) fn plan_tree(
     alias: &str,
     root: &Root,
@@ -102,14 +102,14 @@ fn decide(change: &Change, found: Option<FileState>) -> Decision {
         return Decision::Make(change.after);
     }
     match (change.before, change.after, found) {
-        // A folder is only its name and permissions.
+        // A folder consists only of its name and permissions.
         (_, Some(after), Some(found))
             if after.kind() == FileKind::Directory && found.kind() == FileKind::Directory =>
         {
             Decision::Nothing
         }
         (Some(before), None, None) if before.kind() == FileKind::Directory => Decision::Nothing,
-        // The user changed only the permissions, the sandbox only the content: both stay.
+        // The user changed only the permissions, the sandbox only the content: keep both.
         (Some(before), Some(after), Some(found))
             if before.same_content(&found) && before.mode == after.mode =>
         {
@@ -135,20 +135,21 @@ fn decide(change: &Change, found: Option<FileState>) -> Decision {
     }
 }
 
-/// Finds what would stop paths from being placed although nothing changed at the paths themselves.
+/// Finds conflicts elsewhere in the tree that prevent placing a path although the path itself is
+/// unchanged.
 pub(crate) struct Obstacles<'a> {
     root: &'a Root,
-    /// What is removed, or becomes a folder.
+    /// Paths that are removed or become folders.
     removed: &'a BTreeSet<&'a TreePath>,
     folders: HashMap<TreePath, Way>,
 }
 
-/// Whether paths in a folder can be placed.
+/// Whether paths can be placed in a folder.
 #[derive(Debug, Clone)]
 enum Way {
-    /// It is a folder.
+    /// The folder exists.
     Open,
-    /// Nothing is there, or only what is removed.
+    /// The folder does not exist, or only a path that is removed is in its place.
     Absent,
     Blocked(String),
 }
@@ -162,7 +163,7 @@ impl<'a> Obstacles<'a> {
         }
     }
 
-    /// What stops a path from holding `after`.
+    /// Reason why a path cannot change to the state `after`.
     pub(crate) fn before(
         &mut self,
         path: &TreePath,
@@ -178,7 +179,7 @@ impl<'a> Obstacles<'a> {
         if after.kind() == FileKind::Directory || !is_folder_now {
             return Ok(None);
         }
-        // A file takes the place of a folder: everything in it must be ours to remove.
+        // A file replaces a folder: all content of the folder must be removed by this apply.
         let name = path.names().next().unwrap_or_default();
         let found = scan(
             self.root,
@@ -217,7 +218,7 @@ impl<'a> Obstacles<'a> {
         Ok(way)
     }
 
-    /// Whether a path is a folder; `None` when nothing is there.
+    /// Whether a path is a folder; `None` when it does not exist.
     fn is_folder(&self, path: &TreePath) -> Result<Option<bool>, Error> {
         let place = self.root.path().join(path.as_path());
         let stat = self.root.stat(path).during("reading", &place)?;
@@ -242,10 +243,10 @@ fn yours(root: &Root, path: &TreePath, found: Option<FileState>) -> std::io::Res
             bytes
         }
     };
-    Ok(Some(Side::of(&found, Some(&content))))
+    Ok(Some(Side::from_state(&found, Some(&content))))
 }
 
-/// A conflict with both sides as far as they can be read.
+/// A conflict with the content of both sides as far as they are readable.
 pub(crate) fn conflict(
     alias: &str,
     root: &Root,
@@ -257,7 +258,7 @@ pub(crate) fn conflict(
     let side = |state: Option<FileState>| {
         let state = state?;
         let content = objects.read(state.hash).ok().flatten();
-        Some(Side::of(&state, content.as_deref()))
+        Some(Side::from_state(&state, content.as_deref()))
     };
     let found = || {
         let state = read_state(root, &change.path, None)
@@ -276,7 +277,7 @@ pub(crate) fn conflict(
     }
 }
 
-/// The net effect of a history on each path.
+/// Net change of each path over a history.
 pub fn net_changes(history: impl IntoIterator<Item = Change>) -> Vec<Change> {
     let mut net: BTreeMap<TreePath, Change> = BTreeMap::new();
     for change in history {

@@ -1,21 +1,21 @@
-//! A tree as a walk found it, folder by folder.
+//! A tree as scanned, folder by folder.
 
 use std::cmp::Ordering;
 use std::io;
 
 use cleveragents_domain::{FileKind, TreePath};
 
-use crate::beneath::{Root, Stat};
 use crate::scan::{Extent, Names, Visitor, inside, walk};
+use crate::scoped_dir::{Root, Stat};
 
 /// One folder of a tree.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// `None` for the top.
+    /// `None` for the root.
     pub(crate) folder: Option<TreePath>,
-    /// All names one after the other.
+    /// All names, concatenated.
     bytes: Vec<u8>,
-    /// Where each ends, in the order of the names.
+    /// End of each name in `bytes`, in the order of the names.
     entries: Vec<(usize, Stat)>,
 }
 
@@ -24,7 +24,7 @@ impl Listing {
         self.entries.len()
     }
 
-    /// Files, links and folders in the order of their names.
+    /// Files, links and folders, sorted by name.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], &Stat)> {
         let mut start = 0;
         self.entries.iter().map(move |(end, stat)| {
@@ -34,7 +34,7 @@ impl Listing {
         })
     }
 
-    /// The path of a name in the folder.
+    /// Path of a name in the folder.
     pub(crate) fn inside(&self, name: &[u8]) -> io::Result<TreePath> {
         inside(self.folder.as_ref(), name)
     }
@@ -60,7 +60,7 @@ impl Visitor for Collector {
     }
 }
 
-/// Every folder of a tree, in the order of their paths.
+/// Every folder of a tree, sorted by path.
 pub(super) fn list(root: &Root, extent: Extent<'_>) -> io::Result<Vec<Listing>> {
     let parts = walk(root, extent, Collector::default)?;
     let mut listings: Vec<Listing> = parts.into_iter().flat_map(|part| part.0).collect();
@@ -68,7 +68,7 @@ pub(super) fn list(root: &Root, extent: Extent<'_>) -> io::Result<Vec<Listing>> 
     Ok(listings)
 }
 
-/// Paths that are not the same in two walks, in order.
+/// Paths that differ between two scans, sorted.
 pub(super) fn differences(before: &[Listing], after: &[Listing]) -> io::Result<Vec<TreePath>> {
     let mut paths = Vec::new();
     let empty = Listing::default();
@@ -93,7 +93,7 @@ pub(super) fn differences(before: &[Listing], after: &[Listing]) -> io::Result<V
     Ok(paths)
 }
 
-/// The times of a folder tell of the names in it, and those are compared themselves.
+/// The times of a folder only reflect changes of the names in it, which are compared separately.
 fn is_same(old: &Stat, new: &Stat) -> bool {
     let is_folder = |stat: &Stat| {
         stat.mode
@@ -106,7 +106,7 @@ fn is_same(old: &Stat, new: &Stat) -> bool {
     }
 }
 
-/// Goes along two sequences that are in order: what is equal comes as a pair.
+/// Merges two sorted sequences; equal elements are returned as a pair.
 fn merged<T>(
     left: impl Iterator<Item = T>,
     right: impl Iterator<Item = T>,

@@ -1,8 +1,9 @@
-//! First content of a worktree: what git wrote from the commit, conversions included.
+//! Original content of a worktree: the files as git wrote them from the commit, conversions
+//! included.
 //!
-//! It is asked for at nearly every capture, so git has a small repository of ours for it: the user's
-//! objects, and of the user's settings only those that say how content is written. Nothing else of
-//! theirs has to be read, or disarmed, each time.
+//! Nearly every capture needs it, so git reads it through a small repository in the sandbox: it has
+//! the user's objects, and of the user's settings only those that determine how content is written.
+//! So no other setting has to be read, or disarmed, each time.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -13,34 +14,34 @@ use super::base_index;
 use super::program::Git;
 use super::worktree::{Checkout, open_checkout, quoted};
 use super::{joined, records};
-use crate::beneath::Root;
 use crate::capture::BaseContent;
 use crate::error::{During as _, Error};
-use crate::manifest::Known;
+use crate::manifest::PathRecord;
 use crate::objects::Objects;
+use crate::scoped_dir::Root;
 use crate::state::read_state;
 
-/// The commit a worktree was made from, as the index git made for it.
+/// The commit that a worktree was created from, as the index that git wrote for it.
 pub(crate) struct CommittedContent<'a> {
     /// The user's repository.
     pub(crate) location: &'a Path,
-    /// Ours, made when it is missing.
+    /// The small repository, created when it is missing.
     pub(crate) repository: &'a Path,
-    /// A copy of that index, with a list of its entries where [`super::write_list`] wrote one.
+    /// A copy of that index, with a list of its entries if [`super::write_list`] wrote one.
     pub(crate) index: &'a Path,
-    /// Where git may write files for a moment.
+    /// Folder for short-lived files of git.
     pub(crate) temporary: &'a Path,
 }
 
 impl BaseContent for CommittedContent<'_> {
     fn keep(
         &self,
-        paths: &[(TreePath, Known)],
+        paths: &[(TreePath, PathRecord)],
         objects: &mut Objects,
     ) -> Result<Vec<Option<FileState>>, Error> {
         let folder =
             tempfile::tempdir_in(self.temporary).during("making a folder in", self.temporary)?;
-        // An empty folder as work tree, so that attributes are those of the commit too.
+        // An empty folder as work tree, so that attributes come from the commit too.
         let files = folder.path().join("files");
         std::fs::create_dir(&files).during("making", &files)?;
         if !self.repository.is_dir() {
@@ -51,7 +52,8 @@ impl BaseContent for CommittedContent<'_> {
                 "the repository `{place}` is not there any more"
             )));
         }
-        // Git reads the whole of an index. Where ours cannot be looked into, it gets all of it.
+        // Git reads an index completely, so it gets a small one with these paths only. If entries
+        // cannot be looked up in the index, git gets the whole index.
         let small = folder.path().join("index");
         let index = match base_index::only(self.index, paths.iter().map(|(path, _)| path)) {
             Ok(Some(entries)) => {
@@ -67,7 +69,7 @@ impl BaseContent for CommittedContent<'_> {
             .with("GIT_CONFIG_NOSYSTEM", "1")
             .with("GIT_CONFIG_GLOBAL", "/dev/null");
         let input = joined(paths.iter().map(|(path, _)| path));
-        // It also fails when a path is missing; the files that are there tell which.
+        // Git also fails when a path is missing; the files that exist show which.
         git.start_with(
             &["checkout-index", "-z", "--stdin", "--force", "--quiet"],
             &input,
@@ -90,11 +92,11 @@ impl BaseContent for CommittedContent<'_> {
     }
 }
 
-/// Settings that say how content is written to files.
+/// Settings that determine how content is written to files.
 const CONVERSIONS: &str = "^core\\.(attributesfile|autocrlf|checkroundtripencoding|eol|filemode|\
      ignorecase|precomposeunicode|protecthfs|protectntfs|safecrlf|symlinks)$";
 
-/// Makes the small repository; it is there as a whole or not at all.
+/// Creates the small repository atomically.
 fn make_repository(checkout: &Checkout, place: &Path) -> Result<(), Error> {
     let settings = checkout
         .git
@@ -127,7 +129,7 @@ fn write_repository(checkout: &Checkout, place: &Path, settings: &[u8]) -> std::
     )
     .into_bytes();
     for setting in records(settings) {
-        // The name, a line feed and the value; without one it is a switch that is on.
+        // Name, line feed and value; a setting without a line feed is a switch that is on.
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
         let name = parts.next().unwrap_or_default();
         let Some(name) = name.strip_prefix(b"core.") else {

@@ -1,7 +1,8 @@
-//! Single entries of the index that git made for a worktree.
+//! Lookup of single entries in the index that git wrote for a worktree.
 //!
-//! Git reads an index as a whole, which takes longer the more files a repository has. A list of where
-//! each entry begins, written once, lets us look up a few paths and give git an index of only those.
+//! Git reads an index completely, which takes longer the more files a repository has. A list with the
+//! offset of each entry, written once, allows looking up a few paths and passing git an index of only
+//! those.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -16,16 +17,16 @@ const SIGNATURE: &[u8; 4] = b"DIRC";
 /// Signature, version and number of entries.
 const HEAD: usize = 12;
 
-/// What git knows of a file's description, before the name of the object.
+/// File metadata of an entry, which precedes the object name.
 const DESCRIPTION: usize = 40;
 
-/// The flag of an entry that has two more bytes of flags.
+/// Flag of an entry that has two more bytes of flags.
 const EXTENDED: u16 = 0x4000;
 
-/// Bytes of an entry that are read at first; enough for most paths.
+/// Number of bytes read first for an entry; enough for most paths.
 const GUESS: usize = 256;
 
-/// Begins the list, with the length of the names of objects behind it.
+/// Start of the list; the length of object names follows.
 const MAGIC: &[u8; 7] = b"CAindex";
 const LIST_HEAD: usize = 8;
 
@@ -37,7 +38,7 @@ fn list_of(index: &Path) -> PathBuf {
     index.with_extension("offsets")
 }
 
-/// Length of the fixed part of an entry, and its name, from bytes that begin with the entry. `None`
+/// Length of the fixed part of an entry, and its name, from bytes that start with the entry. `None`
 /// when they end before the name does.
 fn parse(bytes: &[u8], name_length: usize) -> Option<(usize, &[u8])> {
     let flags_at = DESCRIPTION + name_length;
@@ -49,13 +50,13 @@ fn parse(bytes: &[u8], name_length: usize) -> Option<(usize, &[u8])> {
     Some((fixed, &rest[..end]))
 }
 
-/// How long an entry is: its name is followed by one to eight zeros.
+/// Length of an entry with padding: one to eight zeros follow its name.
 const fn padded(length: usize) -> usize {
     (length + 8) & !7
 }
 
-/// Writes the list for an index whose objects have names of so many bytes. None is written for an index
-/// that cannot be looked into, such as one with compressed paths: then git reads all of it.
+/// Writes the list for an index with object names of `name_length` bytes. Writes none if entries cannot
+/// be looked up in the index, such as one with compressed paths: git then reads all of it.
 pub(crate) fn write_list(index: &Path, name_length: u8) -> io::Result<()> {
     let bytes = std::fs::read(index)?;
     let Some(offsets) = offsets(&bytes, usize::from(name_length)) else {
@@ -87,8 +88,8 @@ fn offsets(bytes: &[u8], name_length: usize) -> Option<Vec<u32>> {
     Some(offsets)
 }
 
-/// The bytes of an index with only these paths and the attributes that hold for them. `None` when one
-/// of them is not there, or the index has no list.
+/// Bytes of an index with only these paths and the attribute files that apply to them. `None` when one
+/// of the paths is missing, or the index has no list.
 pub(crate) fn only<'a>(
     index: &Path,
     paths: impl IntoIterator<Item = &'a TreePath>,
@@ -96,7 +97,7 @@ pub(crate) fn only<'a>(
     let Some(entries) = Entries::open(index)? else {
         return Ok(None);
     };
-    // In git's order, and each once.
+    // Sorted as git requires, without duplicates.
     let mut wanted = std::collections::BTreeMap::new();
     for path in paths {
         let Some(entry) = entries.find(path.as_bytes())? else {
@@ -127,7 +128,7 @@ pub(crate) fn only<'a>(
     for entry in found {
         bytes.extend(entry);
     }
-    // A checksum of zeros stands for none.
+    // A checksum of zeros means no checksum.
     bytes.extend(vec![0; entries.name_length]);
     Ok(Some(bytes))
 }
@@ -189,7 +190,7 @@ impl Entries {
         Ok(None)
     }
 
-    /// Bytes that begin with an entry, and where its name is in them.
+    /// Bytes that start with an entry, and the range of its name in them.
     fn entry(&self, number: u64) -> io::Result<(Vec<u8>, std::ops::Range<usize>)> {
         let mut offset = [0; 4];
         self.list
@@ -202,7 +203,7 @@ impl Entries {
                 let name = fixed..fixed + name.len();
                 return Ok((bytes, name));
             }
-            // Longer than any path that git takes.
+            // Longer than any path that git accepts.
             if count < bytes.len() || bytes.len() > 1 << 20 {
                 return Err(unreadable());
             }
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
     use crate::capture::BaseContent as _;
     use crate::git::{CommittedContent, Git};
-    use crate::manifest::Known;
+    use crate::manifest::PathRecord;
     use crate::objects::Objects;
     use cleveragents_domain::{ContentHash, FileMode};
 
@@ -231,7 +232,7 @@ mod tests {
         TreePath::from_bytes(text).expect("a path")
     }
 
-    /// A repository with attributes in several folders, its files in the index.
+    /// A repository with attributes in several folders and its files in the index.
     fn repository(format: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         let real = folder.path().join("real");
@@ -292,7 +293,7 @@ mod tests {
         assert!(only(&index, &[path("sub/a.txt")]).expect("read").is_none());
     }
 
-    /// Whatever is damaged, an error or nothing comes of it.
+    /// Any damage results in an error or in no entry.
     #[test]
     fn a_damaged_list_or_index_is_refused() {
         let (_folder, real) = repository("sha1");
@@ -313,8 +314,8 @@ mod tests {
         }
     }
 
-    /// The first content has the line ends that the attributes of its folder ask for, with and without
-    /// a list.
+    /// The original content has the line endings that the attributes of its folder specify, with and
+    /// without a list.
     #[test]
     fn first_content_is_as_git_wrote_it() {
         for has_list in [true, false] {
@@ -331,8 +332,8 @@ mod tests {
                 temporary: folder.path(),
             };
             let known = |name: &str, text: &str| {
-                let hash = ContentHash::of(b"unknown");
-                let known = Known::recorded(FileMode::REGULAR, text.len() as u64, hash);
+                let hash = ContentHash::of_bytes(b"unknown");
+                let known = PathRecord::recorded(FileMode::REGULAR, text.len() as u64, hash);
                 (path(name), known)
             };
             let expected = [
@@ -344,7 +345,7 @@ mod tests {
             let kept = content.keep(&paths, &mut objects).expect("kept");
             for ((name, text), state) in expected.iter().zip(kept) {
                 let hash = state.map(|state| state.hash);
-                assert_eq!(hash, Some(ContentHash::of(text.as_bytes())), "{name}");
+                assert_eq!(hash, Some(ContentHash::of_bytes(text.as_bytes())), "{name}");
             }
         }
     }

@@ -1,31 +1,31 @@
-//! [`Import`]: content stored as blobs of git, in a few packs instead of a file for each.
+//! [`Import`]: stores content as git blobs, in a few packs instead of one file each.
 //!
-//! Git writes a file for every blob that it adds to an index, which takes longer than everything else
-//! when there are thousands. `fast-import` writes one pack. It works in an empty repository of ours and
-//! is given content only: no names, no references.
+//! Git writes a file for every blob that it adds to an index, which dominates the run time with
+//! thousands of blobs. `fast-import` writes one pack. It runs in an empty repository within the scratch
+//! folder and receives content only: no names, no references.
 
 use std::path::{Path, PathBuf};
 
 use super::program::Git;
 use crate::error::{During as _, Error};
 
-/// Content is handed to git in pieces of about this size.
+/// Approximate size of the batches passed to git.
 const BATCH: usize = 16 << 20;
 
-/// Content on its way into packs.
+/// Content to be written into packs.
 pub(super) struct Import {
     git: Git,
-    /// Where git notes the names of the blobs.
+    /// File in which git records the names of the blobs.
     marks: PathBuf,
-    /// What git is given next.
+    /// Input of the next git run.
     stream: Vec<u8>,
-    /// How many blobs are in it.
+    /// Number of blobs in `stream`.
     count: usize,
     names: Vec<String>,
 }
 
 impl Import {
-    /// Stores blobs in a folder of objects. `scratch` is a folder of ours.
+    /// Stores blobs in the object folder `objects`. `scratch` is a folder for temporary files.
     pub(super) fn new(scratch: &Path, object_format: &str, objects: &Path) -> Result<Self, Error> {
         let repository = scratch.join("import.git");
         make_repository(&repository, object_format).during("making", &repository)?;
@@ -65,7 +65,7 @@ impl Import {
             return Ok(());
         }
         let marks = format!("--export-marks={}", self.marks.display());
-        // Content is not compared with its neighbours: that takes longer than it saves.
+        // No delta compression: it takes longer than it saves.
         let arguments = ["fast-import", "--quiet", "--depth=0", &marks];
         self.git.run_with(&arguments, &self.stream)?;
         let printed = std::fs::read_to_string(&self.marks).during("reading", &self.marks)?;

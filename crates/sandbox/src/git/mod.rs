@@ -1,7 +1,7 @@
-//! Git repositories: worktrees to work in, first content, and the result as a commit.
+//! Git repositories: worktrees to work in, original content, and the result as a commit.
 //!
-//! Everything that decides what is applied is done against the user's repository with an index of
-//! our own; the worktree's own git files are never trusted, since whatever ran in the sandbox could
+//! Everything that determines what is applied runs against the user's repository with a separate
+//! index; the worktree's own git files are never trusted, because any command in the sandbox could
 //! write them.
 
 mod base;
@@ -10,6 +10,7 @@ mod import;
 mod program;
 mod result;
 mod shared_objects;
+mod snapshot;
 mod staging;
 mod updates;
 mod worktree;
@@ -17,24 +18,26 @@ mod worktree;
 pub(crate) use base::CommittedContent;
 pub(crate) use base_index::write_list;
 pub(crate) use program::object_folder;
-pub use program::{Answer, Git, Streamed};
+pub use program::{Git, GitOutput, StreamedOutput};
 pub use result::Landing;
 pub(crate) use result::{Blob, GitPlan, GitRequest, plan_result};
 pub(crate) use shared_objects::{shared_config, shared_objects};
+pub(crate) use snapshot::included_edits;
 pub(crate) use updates::Update;
 pub use worktree::GitBase;
 pub(crate) use worktree::{
-    Checkout, create_worktree, is_read_by_git, open_checkout, remove_worktree, write_link,
+    Checkout, create_worktree, is_read_by_git, open_checkout, remove_worktree, unstage_edits,
+    write_link,
 };
 
-/// Splits what git printed with `-z`.
+/// Splits the output of git with `-z`.
 pub(crate) fn records(printed: &[u8]) -> impl Iterator<Item = &[u8]> {
     printed
         .split(|byte| *byte == 0)
         .filter(|record| !record.is_empty())
 }
 
-/// Joins paths for a git that reads `-z`.
+/// Joins paths as input of git with `-z`.
 pub(crate) fn joined<'a>(
     paths: impl IntoIterator<Item = &'a cleveragents_domain::TreePath>,
 ) -> Vec<u8> {

@@ -1,8 +1,8 @@
-//! [`Git`]: the `git` program, started so that nothing of the repository's or the user's
+//! [`Git`]: the `git` program, started so that neither the repository's nor the user's
 //! configuration can make it run other commands.
 //!
 //! Hooks, file system monitors, filters, merge drivers, signing and the network are off; the
-//! environment holds nothing that points git elsewhere.
+//! environment contains nothing that redirects git.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -17,19 +17,19 @@ use cleveragents_process::{
 
 use crate::error::Error;
 
-/// `merge-tree --write-tree`, on which apply rests, came with this version.
+/// First version with `merge-tree --write-tree`, which apply requires.
 const OLDEST: (u32, u32) = (2, 38);
 
-/// Variables of ours that git needs to find itself and the user's name.
+/// Environment variables that git needs to find itself and the user's name.
 const KEPT: [&str; 5] = ["PATH", "HOME", "USER", "LOGNAME", "TZ"];
 
-/// Lists of paths are held in memory; nothing else that git is asked for is long.
+/// Maximum size of an output held in memory. Only lists of paths are long.
 const LONGEST_ANSWER: u64 = 1 << 30;
 
-/// So much of what git complains about is kept when its answer is only heard.
+/// Maximum number of bytes of error output kept when the output is streamed.
 const COMPLAINTS_KEPT: u64 = 16 << 10;
 
-/// A pipe among the files of an untrusted repository must not hold us up for ever.
+/// Time limit, because a pipe among the files of an untrusted repository could block git forever.
 const LONGEST_CONFINED_RUN: Duration = Duration::from_mins(2);
 
 const SETTINGS: [&str; 14] = [
@@ -49,22 +49,22 @@ const SETTINGS: [&str; 14] = [
     "diff.external=",
 ];
 
-/// How to start git for one repository.
+/// Settings for starting git in one repository.
 #[derive(Debug, Clone)]
 pub struct Git {
     folder: PathBuf,
     settings: Vec<String>,
-    /// Settings whose names are not ours: any bytes, `=` included.
+    /// Overridden settings whose names come from the configuration: any bytes, `=` included.
     disarming: Vec<(OsString, &'static str)>,
     variables: Vec<(&'static str, OsString)>,
     /// Filters that would run a command.
     filters: Vec<Vec<u8>>,
-    /// What it may write; anything when not given.
+    /// Paths that git may write; unrestricted when `None`.
     confinement: Option<Policy>,
 }
 
 impl Git {
-    /// Git as started in a folder.
+    /// Git with a folder as its working directory.
     pub fn at(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -76,7 +76,7 @@ impl Git {
         }
     }
 
-    /// The same with the commands of the repository's and the user's configuration taken out.
+    /// Overrides the settings of the repository's and the user's configuration that run commands.
     pub fn disarmed(mut self) -> Result<Self, Error> {
         let configured = self.try_run(&[
             "config",
@@ -106,7 +106,7 @@ impl Git {
                     self.filters.push(section[start + 1..].to_vec());
                 }
                 (b"diff", b"command" | b"textconv") => disarm(variable, ""),
-                // A driver that always gives up leaves a conflict, which is what we want to see.
+                // A driver that always fails leaves a conflict, which is the wanted result.
                 (b"filter", b"required") | (b"merge", b"driver") => disarm(variable, "false"),
                 (b"hook", b"command") => disarm(b"enabled", "false"),
                 _ => {}
@@ -115,8 +115,8 @@ impl Git {
         Ok(self)
     }
 
-    /// The same, able to write beneath these folders only and to read besides them only `readable`,
-    /// the system and the user's own settings. For repositories whose own files cannot be trusted.
+    /// Restricts writing to the folders `writable`, and reading to these, `readable`, the system
+    /// and the user's own settings. For repositories whose files cannot be trusted.
     #[must_use]
     pub fn confined_to(mut self, writable: Vec<PathBuf>, readable: Vec<PathBuf>) -> Self {
         self.confinement = Some(Policy {
@@ -127,7 +127,7 @@ impl Git {
         self
     }
 
-    /// Whether a filter of this name would run a command, were it not taken out.
+    /// Whether a filter of this name would run a command if it were not overridden.
     pub(crate) fn has_filter(&self, name: &[u8]) -> bool {
         self.filters.iter().any(|filter| filter == name)
     }
@@ -140,7 +140,7 @@ impl Git {
         changed
     }
 
-    /// The same with a variable of its environment set.
+    /// The same with an environment variable set.
     #[must_use]
     pub(crate) fn with(&self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         let mut changed = self.clone();
@@ -157,17 +157,17 @@ impl Git {
         changed
     }
 
-    /// Runs git and gives what it printed, whatever its exit code.
-    pub fn try_run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Answer, Error> {
+    /// Runs git and returns its output, with any exit code.
+    pub fn try_run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<GitOutput, Error> {
         self.start(arguments, b"")
     }
 
-    /// Runs git, which must succeed, and gives what it printed.
+    /// Runs git, which must succeed, and returns its standard output.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Vec<u8>, Error> {
         self.run_with(arguments, b"")
     }
 
-    /// Runs git with something to read.
+    /// Runs git with standard input; it must succeed.
     pub(crate) fn run_with<S: AsRef<OsStr>>(
         &self,
         arguments: &[S],
@@ -181,41 +181,41 @@ impl Git {
         }
     }
 
-    /// Runs git with something to read, whatever its exit code.
+    /// Runs git with standard input, and accepts any exit code.
     pub(crate) fn start_with<S: AsRef<OsStr>>(
         &self,
         arguments: &[S],
         input: &[u8],
-    ) -> Result<Answer, Error> {
+    ) -> Result<GitOutput, Error> {
         self.start(arguments, input)
     }
 
-    /// Runs git and gives its first line.
+    /// Runs git and returns the first line of its output.
     pub(crate) fn line<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Error> {
         let printed = self.run(arguments)?;
         let text = String::from_utf8_lossy(&printed);
         Ok(text.lines().next().unwrap_or_default().to_owned())
     }
 
-    /// Runs git in another folder, with something to read, whatever its exit code.
+    /// Runs git in another folder with standard input, and accepts any exit code.
     pub(crate) fn start_in<S: AsRef<OsStr>>(
         &self,
         folder: &Path,
         arguments: &[S],
         input: &[u8],
-    ) -> Result<Answer, Error> {
+    ) -> Result<GitOutput, Error> {
         self.moved_to(folder).start(arguments, input)
     }
 
-    /// Runs git and hands what it prints to `hear` as it comes, however much it is. Gives its exit
-    /// code, `None` when a signal, the time limit or `cancel` ended it, and its complaints.
+    /// Runs git and passes its output to `hear` in chunks, without a size limit. Returns how git
+    /// ended (exit, signal, time limit or `cancel`) and its error output.
     pub fn stream<S: AsRef<OsStr>>(
         &self,
         arguments: &[S],
         time: Duration,
         cancel: &Cancel,
         hear: &dyn Fn(&[u8]),
-    ) -> Result<Streamed, Error> {
+    ) -> Result<StreamedOutput, Error> {
         let mut invocation = self.invocation(arguments);
         invocation.limits.output_bytes = COMPLAINTS_KEPT;
         invocation.limits.time = Some(time);
@@ -225,13 +225,13 @@ impl Git {
             }
         })
         .map_err(failed_to_run)?;
-        Ok(Streamed {
+        Ok(StreamedOutput {
             ending: finished.ending,
             complaints: finished.stderr.bytes,
         })
     }
 
-    fn start<S: AsRef<OsStr>>(&self, arguments: &[S], input: &[u8]) -> Result<Answer, Error> {
+    fn start<S: AsRef<OsStr>>(&self, arguments: &[S], input: &[u8]) -> Result<GitOutput, Error> {
         let mut invocation = self.invocation(arguments);
         if !input.is_empty() {
             invocation.input = Input::Bytes(input.to_vec());
@@ -247,7 +247,7 @@ impl Git {
                 message: "it is longer than can be held".to_owned(),
             });
         }
-        Ok(Answer {
+        Ok(GitOutput {
             code: match finished.ending {
                 Ending::Exited(code) => Some(code),
                 _ => None,
@@ -312,28 +312,28 @@ fn failed_to_run(error: ProcessError) -> Error {
     }
 }
 
-/// How git ended after its answer was heard.
+/// Result of git after its output was streamed.
 #[derive(Debug)]
-pub struct Streamed {
-    /// How it ended.
+pub struct StreamedOutput {
+    /// How the process ended.
     pub ending: Ending,
-    /// What it complained about.
+    /// Error output.
     pub complaints: Vec<u8>,
 }
 
-/// What git said.
+/// Output of git.
 #[derive(Debug)]
-pub struct Answer {
-    /// Its exit code; `None` when a signal ended it.
+pub struct GitOutput {
+    /// Exit code; `None` when a signal ended git.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Standard output.
     pub stdout: Vec<u8>,
-    /// What it complained about.
+    /// Error output.
     pub stderr: Vec<u8>,
 }
 
-impl Answer {
-    /// As an error that shows the command without our settings.
+impl GitOutput {
+    /// Converts the answer to an error that shows the command without the added settings.
     pub(crate) fn failure<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Error {
         let words: Vec<_> = arguments
             .iter()
@@ -352,7 +352,7 @@ impl Answer {
     }
 }
 
-/// A folder of objects, as git reads it from a list in the environment.
+/// An object folder in the syntax that git reads from a list in the environment.
 pub(crate) fn object_folder(folder: &Path) -> OsString {
     let bytes = folder.as_os_str().as_bytes();
     if !bytes.contains(&b':') && !bytes.starts_with(b"\"") {
@@ -369,7 +369,7 @@ pub(crate) fn object_folder(folder: &Path) -> OsString {
     OsString::from_vec(quoted)
 }
 
-/// Refuses a git that cannot do what we need.
+/// Refuses a git version that is too old.
 pub(crate) fn check_version() -> Result<(), Error> {
     static IS_NEW_ENOUGH: AtomicBool = AtomicBool::new(false);
     if IS_NEW_ENOUGH.load(Ordering::Relaxed) {

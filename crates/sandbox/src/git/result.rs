@@ -1,5 +1,5 @@
-//! What a worktree's changes become in the user's repository: a commit, an index and files, all
-//! computed beforehand, without touching any of them.
+//! The changes of a worktree as a commit, an index and files for the user's repository, all computed
+//! in advance without changing any of them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ pub enum Landing {
     Merge,
 }
 
-/// A blob in a tree or index, as git names it.
+/// A blob in a tree or index, with git's mode and object name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Blob {
     pub(crate) mode: String,
@@ -44,9 +44,9 @@ impl Blob {
     }
 }
 
-/// A path on which merge could not decide, with the three sides.
+/// A path with a merge conflict, with its three sides.
 #[derive(Debug, Clone)]
-pub(crate) struct Unmerged {
+pub(crate) struct UnmergedPath {
     pub(crate) path: TreePath,
     /// Base, ours (the user's) and theirs (the sandbox's).
     pub(crate) sides: [Option<Blob>; 3],
@@ -55,26 +55,28 @@ pub(crate) struct Unmerged {
 /// The result for one repository.
 #[derive(Debug)]
 pub(crate) struct GitPlan {
-    /// The user's commit now.
+    /// The user's current commit.
     pub(crate) old: String,
     pub(crate) branch: Option<String>,
     /// The new commit; `None` when git sees no change.
     pub(crate) new: Option<String>,
     pub(crate) is_merge: bool,
     pub(crate) updates: Vec<Update>,
-    pub(crate) unmerged: Vec<Unmerged>,
+    pub(crate) unmerged: Vec<UnmergedPath>,
+    /// Whether `unmerged` are changes next to uncommitted edits that the sandbox started with.
+    pub(crate) meets_edits: bool,
     /// Changed paths that git ignores, which stay in the sandbox.
     pub(crate) ignored: Vec<TreePath>,
     /// An index with the new commit, for conversions.
     pub(crate) result_index: PathBuf,
-    /// The new objects, which the user's repository does not have yet.
+    /// Folder with the new objects, which the user's repository does not have yet.
     pub(crate) objects: PathBuf,
-    /// Whether all of them are in packs, so that only those are carried over.
+    /// Whether packs contain all of them, so that only packs are transferred.
     pub(crate) is_packed: bool,
     pub(crate) git: Git,
 }
 
-/// What is wanted.
+/// Input of [`plan_result`].
 pub(crate) struct GitRequest<'a> {
     pub(crate) alias: &'a str,
     pub(crate) checkout: &'a Checkout,
@@ -82,7 +84,7 @@ pub(crate) struct GitRequest<'a> {
     /// The sandbox's files.
     pub(crate) work_tree: &'a Path,
     pub(crate) changes: &'a [Change],
-    /// The content of the changes.
+    /// Store with the content of the changes.
     pub(crate) content: &'a Objects,
     /// An empty folder for indexes and new objects.
     pub(crate) scratch: &'a Path,
@@ -95,7 +97,7 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     let checkout = request.checkout;
     let scratch_index = request.scratch.join("sandbox.index");
     let git = checkout.scratch(&scratch_index, request.work_tree);
-    // The repository gets the new objects when nothing can be in the way any more.
+    // The repository receives the new objects only when nothing can block the apply any more.
     let objects = request.scratch.join("objects");
     std::fs::create_dir_all(&objects).during("making", &objects)?;
     let theirs = checkout.common_dir.join("objects");
@@ -104,9 +106,9 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         super::object_folder(&theirs),
     );
     let git = with_identity(git)?;
-    // From the commit, not a copy of the worktree's index: one that remembers times lets git take a
-    // file for unchanged whose time was set back within the same second.
-    git.run(&["read-tree", &request.base.commit])?;
+    // From the commit, not from a copy of the worktree's index: an index with file times makes git
+    // treat a file as unchanged if its time was set back within the same second.
+    git.run(&["read-tree", request.base.start()])?;
     let head = checkout.head()?;
     check_submodules(request, &git)?;
     let (paths, ignored) = tracked_paths(request, &git)?;
@@ -117,6 +119,7 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
         is_merge: false,
         updates: Vec::new(),
         unmerged: Vec::new(),
+        meets_edits: false,
         ignored,
         result_index: request.scratch.join("result.index"),
         objects,
@@ -128,65 +131,28 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     }
     staging::stage(request, &plan.git, &paths, &plan.objects)?;
     let tree = plan.git.line(&["write-tree"])?;
-    let base_tree = plan
+    let start_tree = plan
         .git
-        .line(&["rev-parse", &format!("{}^{{tree}}", request.base.commit)])?;
-    if tree == base_tree {
+        .line(&["rev-parse", &format!("{}^{{tree}}", request.base.start())])?;
+    if tree == start_tree {
         return Ok(plan);
     }
-    let work = plan.git.line(&[
-        "commit-tree",
-        &tree,
-        "-p",
-        &request.base.commit,
-        "-m",
-        request.message,
-    ])?;
-    let merged_tree = if head.commit == request.base.commit {
-        tree.clone()
-    } else {
-        let ours = match request.landing {
-            Landing::Merge => head.commit.clone(),
-            // What the sandbox changed is told from where it began, wherever the branch is now.
-            Landing::Commit => plan.git.line(&[
-                "commit-tree",
-                &format!("{}^{{tree}}", head.commit),
-                "-p",
-                &request.base.commit,
-                "-m",
-                "the branch as it is",
-            ])?,
-        };
-        match merge(&plan.git, &ours, &work)? {
-            Ok(tree) => tree,
-            Err(unmerged) => {
-                plan.unmerged = unmerged;
-                return Ok(plan);
-            }
+    let committed = match &request.base.snapshot {
+        None => commit_result(&plan.git, request, &head.commit, &tree)?.map(Some),
+        Some(snapshot) => {
+            plan.meets_edits = true;
+            commit_without_edits(&plan.git, request, snapshot, &head.commit, &tree)?
+        }
+    };
+    let new = match committed {
+        Ok(Some(commit)) => commit,
+        Ok(None) => return Ok(plan),
+        Err(unmerged) => {
+            plan.unmerged = unmerged;
+            return Ok(plan);
         }
     };
     plan.is_merge = request.landing == Landing::Merge;
-    let new = match request.landing {
-        Landing::Commit if head.commit == request.base.commit => work,
-        Landing::Commit => plan.git.line(&[
-            "commit-tree",
-            &merged_tree,
-            "-p",
-            &head.commit,
-            "-m",
-            request.message,
-        ])?,
-        Landing::Merge => plan.git.line(&[
-            "commit-tree",
-            &merged_tree,
-            "-p",
-            &head.commit,
-            "-p",
-            &work,
-            "-m",
-            request.message,
-        ])?,
-    };
     plan.updates = updates(&plan, request, &new, &tree)?;
     pack_objects(&mut plan)?;
     let result = plan.git.with("GIT_INDEX_FILE", &plan.result_index);
@@ -195,12 +161,94 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
     Ok(plan)
 }
 
-/// More new objects than this go to the user's repository as a pack.
+/// Creates a commit and returns its name.
+fn commit(git: &Git, tree: &str, parents: &[&str], message: &str) -> Result<String, Error> {
+    let mut arguments = vec!["commit-tree", tree];
+    for parent in parents {
+        arguments.extend(["-p", parent]);
+    }
+    arguments.extend(["-m", message]);
+    git.line(&arguments)
+}
+
+/// Commits the sandbox's changes on top of the user's branch, merged where the branch has moved.
+fn commit_result(
+    git: &Git,
+    request: &GitRequest<'_>,
+    head: &str,
+    tree: &str,
+) -> Result<Result<String, Vec<UnmergedPath>>, Error> {
+    let base = request.base.commit.as_str();
+    let work = commit(git, tree, &[base], request.message)?;
+    let merged_tree = if head == base {
+        tree.to_owned()
+    } else {
+        let ours = match request.landing {
+            Landing::Merge => head.to_owned(),
+            // The sandbox's changes are relative to its base commit, wherever the branch is now.
+            Landing::Commit => {
+                let tree = format!("{head}^{{tree}}");
+                commit(git, &tree, &[base], "the branch as it is")?
+            }
+        };
+        match merge(git, &ours, &work)? {
+            Ok(tree) => tree,
+            Err(unmerged) => return Ok(Err(unmerged)),
+        }
+    };
+    Ok(Ok(match request.landing {
+        Landing::Commit if head == base => work,
+        Landing::Commit => commit(git, &merged_tree, &[head], request.message)?,
+        Landing::Merge => commit(git, &merged_tree, &[head, &work], request.message)?,
+    }))
+}
+
+/// The same for a sandbox that started with uncommitted edits: its changes without the edits. Changes
+/// at the same place as an edit cannot be separated from it, unless the branch has the edit by now.
+/// `None` when nothing is left to commit.
+fn commit_without_edits(
+    git: &Git,
+    request: &GitRequest<'_>,
+    snapshot: &str,
+    head: &str,
+    tree: &str,
+) -> Result<Result<Option<String>, Vec<UnmergedPath>>, Error> {
+    let on_snapshot = |tree: &str| commit(git, tree, &[snapshot], "sandbox");
+    let sandbox = on_snapshot(tree)?;
+    let head_tree = format!("{head}^{{tree}}");
+    let merged_tree = match merge(git, &on_snapshot(&head_tree)?, &sandbox)? {
+        Ok(merged) => merged,
+        Err(mut unmerged) => {
+            for path in &mut unmerged {
+                // The base of this merge is the user's edit, and its first side is the commit.
+                path.sides.swap(0, 1);
+            }
+            return Ok(Err(unmerged));
+        }
+    };
+    if merged_tree == git.line(&["rev-parse", &head_tree])? {
+        return Ok(Ok(None));
+    }
+    Ok(Ok(Some(match request.landing {
+        Landing::Commit => commit(git, &merged_tree, &[head], request.message)?,
+        Landing::Merge => {
+            let base = request.base.commit.as_str();
+            let base_tree = format!("{base}^{{tree}}");
+            // Where the branch has the edits by now, the sandbox's commit may have them too.
+            let work_tree = merge(git, &on_snapshot(&base_tree)?, &sandbox)?;
+            let work_tree = work_tree.unwrap_or_else(|_| tree.to_owned());
+            let work = commit(git, &work_tree, &[base], request.message)?;
+            commit(git, &merged_tree, &[head, &work], request.message)?
+        }
+    })))
+}
+
+/// More new objects than this are transferred to the user's repository as a pack.
 pub(super) const MOST_LOOSE: usize = 256;
 
-/// Packs the new objects when there are many: one file is carried over and made durable instead of
-/// thousands, and the user's repository stays quick. The single objects stay where they are: some file
-/// systems make files slowly for a minute after others were removed.
+/// Packs the new objects if there are many: transferring and syncing one file is faster than
+/// thousands, and the user's repository stays fast. The loose objects stay where they are: some file
+/// systems create files slowly for a minute after others were removed.
 fn pack_objects(plan: &mut GitPlan) -> Result<(), Error> {
     let names = loose_objects(&plan.objects).during("reading", &plan.objects)?;
     if names.len() <= MOST_LOOSE {
@@ -221,7 +269,7 @@ fn pack_objects(plan: &mut GitPlan) -> Result<(), Error> {
     Ok(())
 }
 
-/// The names of objects that have files of their own.
+/// The names of the loose objects.
 fn loose_objects(folder: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -244,7 +292,7 @@ pub(super) fn is_content(state: &FileState) -> bool {
     state.kind() != FileKind::Directory
 }
 
-/// The line of `--index-info` that takes a path out. Names of objects are all as long as a commit's.
+/// The line of `--index-info` that removes a path. All object names have the length of a commit's.
 fn removal(path: &TreePath, commit: &str) -> Vec<u8> {
     let mut line = format!("0 {}\t", "0".repeat(commit.len())).into_bytes();
     line.extend_from_slice(path.as_bytes());
@@ -275,7 +323,7 @@ pub(super) fn refuse(
 }
 
 pub(super) fn succeed(
-    answer: super::program::Answer,
+    answer: super::program::GitOutput,
     arguments: &[&str],
 ) -> Result<Vec<u8>, Error> {
     if answer.code == Some(0) {
@@ -285,8 +333,8 @@ pub(super) fn succeed(
     }
 }
 
-/// Commits need a name; a user who told git none still gets a result.
-fn with_identity(git: Git) -> Result<Git, Error> {
+/// Commits need an identity; a user who configured none still gets a result.
+pub(super) fn with_identity(git: Git) -> Result<Git, Error> {
     if git.try_run(&["var", "GIT_COMMITTER_IDENT"])?.code == Some(0) {
         return Ok(git);
     }
@@ -295,7 +343,7 @@ fn with_identity(git: Git) -> Result<Git, Error> {
         .set("user.email=agents@localhost"))
 }
 
-/// The changed paths that git looks at, and those that it ignores.
+/// The changed paths that git tracks, and those that it ignores.
 fn tracked_paths(
     request: &GitRequest<'_>,
     git: &Git,
@@ -303,8 +351,8 @@ fn tracked_paths(
     if request.changes.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    // What the commit has is never ignored, and may lie where git does not look any more: below a
-    // folder that became a link.
+    // Paths of the commit are never ignored, and may lie where git no longer looks: below a folder
+    // that became a link.
     let arguments = ["check-ignore", "-z", "--stdin"];
     let new = request
         .changes
@@ -355,7 +403,7 @@ fn check_submodules(request: &GitRequest<'_>, git: &Git) -> Result<(), Error> {
 }
 
 /// Merges two commits without a work tree.
-fn merge(git: &Git, ours: &str, theirs: &str) -> Result<Result<String, Vec<Unmerged>>, Error> {
+fn merge(git: &Git, ours: &str, theirs: &str) -> Result<Result<String, Vec<UnmergedPath>>, Error> {
     let arguments = [
         "merge-tree",
         "--write-tree",
@@ -380,14 +428,14 @@ fn merge(git: &Git, ours: &str, theirs: &str) -> Result<Result<String, Vec<Unmer
             }
             Ok(Err(found
                 .into_iter()
-                .map(|(path, sides)| Unmerged { path, sides })
+                .map(|(path, sides)| UnmergedPath { path, sides })
                 .collect()))
         }
         _ => Err(answer.failure(&arguments)),
     }
 }
 
-/// Reads `MODE OID STAGE\tPATH`.
+/// Parses `MODE OID STAGE\tPATH`.
 pub(super) fn staged(record: &[u8]) -> Option<(TreePath, usize, Blob)> {
     let tab = record.iter().position(|byte| *byte == b'\t')?;
     let words = std::str::from_utf8(&record[..tab]).ok()?;
@@ -399,17 +447,19 @@ pub(super) fn staged(record: &[u8]) -> Option<(TreePath, usize, Blob)> {
 }
 
 impl GitPlan {
-    /// Writes the index the user will have, from the one they have now.
+    /// Writes the user's new index, based on the current one.
     pub(crate) fn write_index(&self, checkout: &Checkout, place: &Path) -> Result<(), Error> {
         std::fs::copy(&checkout.index, place).during("copying", &checkout.index)?;
         let mut input = Vec::new();
-        let (gone, kept): (Vec<&Update>, Vec<&Update>) =
-            self.updates.iter().partition(|update| update.new.is_none());
+        let (gone, kept): (Vec<&Update>, Vec<&Update>) = self
+            .updates
+            .iter()
+            .partition(|update| update.new_index().is_none());
         for update in gone {
             input.extend_from_slice(&removal(&update.path, &self.old));
         }
         for update in &kept {
-            if let Some(blob) = &update.new {
+            if let Some(blob) = update.new_index() {
                 input.extend(entry(&update.path, blob));
             }
         }
@@ -440,7 +490,7 @@ impl GitPlan {
         self.git.run(&["cat-file", "blob", &blob.oid])
     }
 
-    /// Writes paths of the new commit into a folder, as files are checked out.
+    /// Writes paths of the new commit into a folder, with the conversions of a checkout.
     pub(crate) fn check_out(&self, folder: &Path, paths: &[TreePath]) -> Result<(), Error> {
         let git = self
             .git

@@ -1,18 +1,18 @@
-//! The object folders that a sandbox's repository borrows from the user's: what git in the sandbox has
-//! to read outside of it.
+//! The object folders that a sandbox's repository borrows from the user's: git in the sandbox must be
+//! able to read them.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// The longest file that is looked into.
+/// Maximum size of a file that is read.
 const LONGEST: u64 = 64 << 10;
 
-/// How many repositories may borrow from each other in a row, as in git.
+/// Maximum depth of repositories that borrow from each other, as in git.
 const DEEPEST: usize = 5;
 
-/// The object folders of the repository at or above `location`, with those that it borrows from in
-/// turn. None when there is no repository.
+/// The object folders of the repository at or above `location`, and those that it borrows from in
+/// turn. Empty when there is no repository.
 pub(crate) fn shared_objects(location: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Some(common) = location.ancestors().find_map(common_folder) else {
@@ -38,15 +38,15 @@ pub(crate) fn shared_objects(location: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The configuration of the repository at or above `location`, with its remotes. None when it contains
-/// a secret, such as a token in an address.
+/// The configuration file of the repository at or above `location`, which lists its remotes. `None`
+/// when it contains a secret, such as a token in an address.
 pub(crate) fn shared_config(location: &Path) -> Option<PathBuf> {
     let common = location.ancestors().find_map(common_folder)?;
     let config = fs::canonicalize(common.join("config")).ok()?;
     cleveragents_process::is_clean(&config).then_some(config)
 }
 
-/// The common folder of the repository of which `folder` is the top.
+/// The common git folder of the repository whose root is `folder`.
 fn common_folder(folder: &Path) -> Option<PathBuf> {
     let inner = folder.join(".git");
     let git = if inner.is_dir() {

@@ -1,7 +1,7 @@
-//! The index of a sandbox brought up to what was captured in it.
+//! Updates the index of a sandbox to its captured content.
 //!
-//! What is committed is what was looked at, whatever happens in the sandbox's folder meanwhile: content
-//! comes from the history and not from the folder.
+//! The committed content is the captured one, whatever happens in the sandbox's folder meanwhile: it
+//! comes from the history, not from the folder.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,14 +12,14 @@ use super::import::Import;
 use super::program::Git;
 use super::result::{Blob, GitRequest, MOST_LOOSE, entry, is_content, refuse, succeed};
 use super::{joined, records};
-use crate::beneath::Root;
 use crate::diff::as_git_knows;
 use crate::error::{During as _, Error};
+use crate::scoped_dir::Root;
 
-/// Larger content is written for git to read, and never held as a whole.
+/// Larger content is written to a file for git to read, and never loaded completely.
 const LARGEST_IMPORTED: u64 = 1 << 20;
 
-/// Puts the captured content of paths into the index of `git`; what is gone is taken out.
+/// Puts the captured content of paths into the index of `git`, and removes deleted paths.
 pub(super) fn stage(
     request: &GitRequest<'_>,
     git: &Git,
@@ -43,10 +43,11 @@ pub(super) fn stage(
             None => gone.push(path),
         }
     }
-    // By name only: what took the place of its folder may lead elsewhere.
+    // By name only: a link in place of its folder may lead elsewhere.
     let arguments = ["update-index", "-z", "--force-remove", "--stdin"];
     git.run_with(&arguments, &joined(gone))?;
-    // Attributes say how everything else is stored. Those that did not change are in the index.
+    // Attributes determine how all other files are stored. Unchanged attribute files are already in the
+    // index.
     let (attributes, files): (Vec<_>, Vec<_>) = files
         .into_iter()
         .partition(|(path, _)| path.name() == b".gitattributes");
@@ -58,7 +59,7 @@ pub(super) fn stage(
         split = import(request, &files, &attributes_set, objects)?;
         let arguments = ["update-index", "-z", "--add", "--replace", "--index-info"];
         if git.start_with(&arguments, &split.entries)?.code != Some(0) {
-            // A name that git does not take: the other way says which.
+            // Git rejects a name: the slower way reports which.
             split.left = files;
         }
     } else {
@@ -70,7 +71,7 @@ pub(super) fn stage(
     add_files(request, git, files.iter().map(|(path, _)| *path))
 }
 
-/// Writes files as they were captured, for git to read them.
+/// Writes captured files for git to read.
 fn write_files(
     request: &GitRequest<'_>,
     root: &Root,
@@ -102,7 +103,7 @@ fn write_files(
     Ok(())
 }
 
-/// Lets git read files and put them into the index.
+/// Makes git read files and add them to the index.
 fn add_files<'a>(
     request: &GitRequest<'_>,
     git: &Git,
@@ -110,7 +111,7 @@ fn add_files<'a>(
 ) -> Result<(), Error> {
     let arguments = ["update-index", "-z", "--add", "--replace", "--stdin"];
     let answer = git.start_with(&arguments, &joined(paths))?;
-    // It only says so when it does not take a name.
+    // Git only reports on stderr that it rejects a name.
     let told = answer.stderr.clone();
     succeed(answer, &arguments)?;
     let problems: Vec<_> = told
@@ -122,7 +123,7 @@ fn add_files<'a>(
     refuse(request, problems)
 }
 
-/// The attributes that paths have.
+/// The attributes of paths.
 struct AttributesSet {
     /// Path, attribute and value, each followed by a zero.
     printed: Vec<u8>,
@@ -142,7 +143,7 @@ impl AttributesSet {
     }
 }
 
-/// Refuses what git could not carry: repositories inside, filters that run commands.
+/// Refuses content that git cannot commit: nested repositories, filters that run commands.
 fn check_paths(
     request: &GitRequest<'_>,
     git: &Git,
@@ -174,14 +175,14 @@ fn check_paths(
     refuse(request, problems)
 }
 
-/// Whether git stores what a file holds, as long as no attribute says otherwise and it has no carriage
-/// return, and permissions and links as the file system has them.
+/// Whether git stores the bytes of a file unchanged, provided no attribute requests otherwise and it
+/// has no carriage return, and stores permissions and links as the file system has them.
 fn stores_bytes_as_they_are(git: &Git) -> Result<bool, Error> {
     let names = "^core\\.(autocrlf|eol|filemode|symlinks|ignorecase)$";
     let answer = git.try_run(&["config", "-z", "--get-regexp", names])?;
     let mut is_plain = HashMap::new();
     for setting in records(&answer.stdout) {
-        // The name, a line feed and the value; without one it is a switch that is on.
+        // Name, line feed and value; a setting without a line feed is a switch that is on.
         let mut parts = setting.splitn(2, |byte| *byte == b'\n');
         let name = parts.next().unwrap_or_default();
         let value = parts.next().unwrap_or(b"true").to_ascii_lowercase();
@@ -192,13 +193,13 @@ fn stores_bytes_as_they_are(git: &Git) -> Result<bool, Error> {
             b"core.ignorecase" => is_off,
             _ => !is_off,
         };
-        // The last one holds.
+        // The last value wins.
         is_plain.insert(name, plain);
     }
     Ok(is_plain.into_values().all(|plain| plain))
 }
 
-/// Paths whose attributes may change more than line ends that have a carriage return.
+/// Paths whose attributes may cause conversions beyond line endings with a carriage return.
 fn converted(set: &AttributesSet) -> HashSet<&[u8]> {
     let is_converting = |attribute: &[u8], value: &[u8]| match attribute {
         b"eol" => value == b"crlf",
@@ -211,14 +212,14 @@ fn converted(set: &AttributesSet) -> HashSet<&[u8]> {
         .collect()
 }
 
-/// Files that were stored, as entries of an index, and those that were not.
+/// Stored files, as entries of an index, and the remaining ones.
 #[derive(Default)]
 struct Split<'a> {
     entries: Vec<u8>,
     left: Vec<(&'a TreePath, FileState)>,
 }
 
-/// Stores files whose content git would not change, many at a time.
+/// Stores files whose content git would not convert, in batches.
 fn import<'a>(
     request: &GitRequest<'_>,
     files: &[(&'a TreePath, FileState)],
@@ -239,7 +240,7 @@ fn import<'a>(
             Err(_) if !request.content.is_sound(state.hash) => return Err(lost()),
             other => other.during("reading", objects)?.ok_or_else(lost)?,
         };
-        // Whether git takes it for the end of a line is for git to say.
+        // Git itself must decide whether it is a line ending.
         if state.kind() == FileKind::File && content.contains(&b'\r') {
             split.left.push((path, *state));
             continue;

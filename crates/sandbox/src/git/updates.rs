@@ -1,4 +1,4 @@
-//! What a new commit changes in the user's checkout, next to what the user has there.
+//! Changes of a new commit to the user's checkout, with the user's current state.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,8 +7,8 @@ use cleveragents_domain::{FileKind, TreePath};
 use super::program::Git;
 use super::result::{Blob, GitPlan, GitRequest, entry, staged, succeed};
 use super::{joined, records};
-use crate::beneath::Root;
 use crate::error::{During as _, Error};
+use crate::scoped_dir::Root;
 
 /// A path that the new commit changes.
 #[derive(Debug, Clone)]
@@ -16,17 +16,45 @@ pub(crate) struct Update {
     pub(crate) path: TreePath,
     pub(crate) old: Option<Blob>,
     pub(crate) new: Option<Blob>,
-    /// What the user's index holds.
+    /// Blob in the user's index.
     pub(crate) index: Option<Blob>,
-    /// What the user's file would be as a blob; `None` when there is no file.
+    /// The user's file as a blob; `None` when the file does not exist.
     pub(crate) file: Option<Blob>,
-    /// The user does not want this path in the work tree.
+    /// The user excludes this path from the work tree (sparse checkout).
     pub(crate) is_sparse: bool,
     /// Whether the new content is exactly the sandbox's.
     pub(crate) is_sandboxed: bool,
+    /// The uncommitted edit that the sandbox started with, and what the sandbox made of it.
+    pub(crate) edit: Option<EditedBlob>,
 }
 
-/// What the new commit changes, beside what the user has there.
+/// A file with an uncommitted edit of the user, and the sandbox's version of it.
+#[derive(Debug, Clone)]
+pub(crate) struct EditedBlob {
+    pub(crate) start: Option<Blob>,
+    pub(crate) sandbox: Option<Blob>,
+}
+
+impl Update {
+    /// Whether the user's file still has the uncommitted edit that the sandbox started with, staged or not.
+    pub(crate) fn is_as_at_start(&self) -> bool {
+        self.edit.as_ref().is_some_and(|edit| {
+            self.file == edit.start && (self.index == self.old || self.index == edit.start)
+        })
+    }
+
+    /// New content of the user's index: a staged edit stays staged.
+    pub(crate) fn new_index(&self) -> Option<&Blob> {
+        match &self.edit {
+            Some(edit) if self.index != self.old && self.index == edit.start => {
+                edit.sandbox.as_ref()
+            }
+            _ => self.new.as_ref(),
+        }
+    }
+}
+
+/// Changes of the new commit, with the user's current state.
 pub(super) fn updates(
     plan: &GitPlan,
     request: &GitRequest<'_>,
@@ -41,6 +69,9 @@ pub(super) fn updates(
     for update in &mut found {
         update.is_sandboxed = !composed.contains(&update.path);
     }
+    if let Some(snapshot) = &request.base.snapshot {
+        add_edits(plan, request, snapshot, sandbox_tree, &mut found)?;
+    }
     if request.checkout.is_bare {
         return Ok(found);
     }
@@ -49,7 +80,7 @@ pub(super) fn updates(
         .enumerate()
         .map(|(at, update)| (update.path.clone(), at))
         .collect();
-    // The user's index, whole: asking for single paths would need them as arguments.
+    // The complete index of the user: a query for single paths would need them as arguments.
     let index = plan.git.with("GIT_INDEX_FILE", &request.checkout.index);
     for record in records(&index.run(&["ls-files", "-z", "--stage"])?) {
         if let Some((path, stage, blob)) = staged(record)
@@ -79,9 +110,36 @@ pub(super) fn updates(
     Ok(found)
 }
 
-/// Reads the user's files, every byte, as git would store them. Whether git converts line ends depends
-/// on what its index holds for the path, so the blobs of the user's index come first, without times:
-/// git cannot skip a file as unchanged.
+/// Adds the uncommitted edits that the sandbox started with.
+fn add_edits(
+    plan: &GitPlan,
+    request: &GitRequest<'_>,
+    snapshot: &str,
+    sandbox_tree: &str,
+    found: &mut [Update],
+) -> Result<(), Error> {
+    let blobs = |from: &str, to: &str| -> Result<HashMap<TreePath, Option<Blob>>, Error> {
+        let differences = tree_differences(&plan.git, from, to)?.into_iter();
+        Ok(differences
+            .map(|update| (update.path, update.new))
+            .collect())
+    };
+    let edits = blobs(&request.base.commit, snapshot)?;
+    let sandbox = blobs(snapshot, sandbox_tree)?;
+    for update in found {
+        if let Some(start) = edits.get(&update.path) {
+            update.edit = Some(EditedBlob {
+                start: start.clone(),
+                sandbox: sandbox.get(&update.path).unwrap_or(start).clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Reads the user's files completely, as git would store them. Whether git converts line endings
+/// depends on the path's entry in its index, so the blobs of the user's index are loaded first,
+/// without times: git cannot skip a file as unchanged.
 fn files_as_blobs(
     plan: &GitPlan,
     request: &GitRequest<'_>,
@@ -130,8 +188,8 @@ fn files_as_blobs(
             found[*at].file = Some(blob);
         }
     }
-    // Git calls a file changed for good when its attributes ask for other line ends than the commit
-    // has. Nobody changed it as long as it holds the bytes of the commit.
+    // Git permanently reports a file as changed if its attributes specify other line endings than the
+    // commit has. A file with exactly the bytes of the commit counts as unchanged.
     for path in &present {
         let Some(update) = wanted.get(path).and_then(|at| found.get_mut(*at)) else {
             continue;
@@ -194,6 +252,7 @@ fn tree_differences(git: &Git, from: &str, to: &str) -> Result<Vec<Update>, Erro
             file: None,
             is_sparse: false,
             is_sandboxed: false,
+            edit: None,
         });
     }
     Ok(updates)

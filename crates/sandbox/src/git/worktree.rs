@@ -1,20 +1,20 @@
-//! The worktree of a sandbox: made from a commit of the user's repository, removed without a trace.
+//! The worktree of a sandbox: created from a commit of the user's repository, removed without a trace.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::{FileMode, TreePath};
+use cleveragents_domain::{FileMode, Hint, TreePath, hint};
 use serde::{Deserialize, Serialize};
 
 use super::program::{Git, check_version};
-use crate::beneath::{Root, path_of};
 use crate::error::{During as _, Error};
 use crate::scan::{Extent, Names, Visitor, inside, walk};
+use crate::scoped_dir::{Root, path_of};
 
-/// The user's repository as it is now.
+/// The user's repository in its current state.
 #[derive(Debug, Clone)]
 pub(crate) struct Checkout {
-    /// Git, started in it.
+    /// Git, started in the repository.
     pub(crate) git: Git,
     /// The folder of the user's files; the repository itself when it is bare.
     pub(crate) location: PathBuf,
@@ -23,20 +23,34 @@ pub(crate) struct Checkout {
     pub(crate) git_dir: PathBuf,
     pub(crate) common_dir: PathBuf,
     pub(crate) index: PathBuf,
-    /// How objects are named: `sha1` or `sha256`.
+    /// Hash of object names: `sha1` or `sha256`.
     pub(super) object_format: String,
 }
 
-/// What a worktree started from.
+/// Starting point of a worktree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitBase {
-    /// The commit.
+    /// Name of the commit.
     pub commit: String,
     /// The branch that was checked out, `None` for a detached head.
     pub branch: Option<String>,
+    /// A commit on top of `commit` with the user's uncommitted edits; `None` without edits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// Uncommitted files that the copy lacks: too large, unmerged, nested repositories, or stored by a
+    /// command. At most 100 are listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
-/// Looks at the repository whose root a folder is.
+impl GitBase {
+    /// The commit whose files the copy started with.
+    pub fn start(&self) -> &str {
+        self.snapshot.as_deref().unwrap_or(&self.commit)
+    }
+}
+
+/// Opens the repository whose root is `location`.
 pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
     if !location.is_dir() {
         let place = location.display();
@@ -49,7 +63,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
     let refused = |reason: &str, hint: Option<&str>| Error::CannotSandbox {
         what: format!("`{}`", location.display()),
         reason: reason.to_owned(),
-        hint: hint.map(str::to_owned),
+        hint: hint.map(Hint::from),
     };
     let answer = git.try_run(&[
         "rev-parse",
@@ -85,7 +99,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
     ] = lines[..]
     else {
         return Err(refused(
-            "its path holds a line break",
+            "its path contains a line break",
             Some("rename its folder"),
         ));
     };
@@ -97,7 +111,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
         inside == b"true" && prefix.is_empty()
     };
     if !is_root {
-        // Git looks for a repository further up, or is told by it that its files are elsewhere.
+        // Git found a repository further up, or this one places its files elsewhere.
         return Err(refused(
             "it is not the folder of a repository's files",
             Some("name the top folder of the checkout, or the folder of a bare repository"),
@@ -115,7 +129,7 @@ pub(crate) fn open_checkout(location: &Path) -> Result<Checkout, Error> {
 }
 
 impl Checkout {
-    /// The commit at the head and the branch it is on.
+    /// The commit at the head and its branch.
     pub(crate) fn head(&self) -> Result<GitBase, Error> {
         let commit = self
             .git
@@ -124,7 +138,7 @@ impl Checkout {
             return Err(Error::CannotSandbox {
                 what: format!("`{}`", self.location.display()),
                 reason: "the repository has no commit yet".to_owned(),
-                hint: Some("make a first commit: `git add -A && git commit`".to_owned()),
+                hint: Some("make a first commit: `git add -A && git commit`".into()),
             });
         }
         let branch = self.git.try_run(&["symbolic-ref", "--quiet", "HEAD"])?;
@@ -132,10 +146,12 @@ impl Checkout {
         Ok(GitBase {
             commit: text(&commit.stdout),
             branch: (branch.code == Some(0)).then(|| text(&branch.stdout)),
+            snapshot: None,
+            left_out: Vec::new(),
         })
     }
 
-    /// How many bytes the name of an object has.
+    /// Length of an object name in bytes.
     pub(crate) fn object_name_length(&self) -> u8 {
         if self.object_format == "sha256" {
             32
@@ -144,9 +160,9 @@ impl Checkout {
         }
     }
 
-    /// Whether the commit that a sandbox started from is still there.
+    /// Refuses if the commit that a sandbox started from no longer exists.
     pub(crate) fn check_base(&self, base: &GitBase) -> Result<(), Error> {
-        let name = format!("{}^{{commit}}", base.commit);
+        let name = format!("{}^{{commit}}", base.start());
         if self.git.try_run(&["cat-file", "-e", &name])?.code == Some(0) {
             return Ok(());
         }
@@ -157,7 +173,7 @@ impl Checkout {
         )))
     }
 
-    /// Git with an index of our own and the files of a sandbox.
+    /// Git with a separate index and the files of a sandbox.
     pub(crate) fn scratch(&self, index: &Path, work_tree: &Path) -> Git {
         self.git
             .with("GIT_DIR", &self.git_dir)
@@ -166,8 +182,8 @@ impl Checkout {
             .with("GIT_WORK_TREE", work_tree)
     }
 
-    /// Refuses a checkout with a pipe, socket or device of a name that git opens: it would wait for it
-    /// for ever. Folders that cannot be read are passed over, as git does.
+    /// Refuses a checkout with a pipe, socket or device under a name that git opens: git would block
+    /// forever. Skips folders that cannot be read, as git does.
     pub(crate) fn check_readable(&self) -> Result<(), Error> {
         if self.is_bare {
             return Ok(());
@@ -184,11 +200,11 @@ impl Checkout {
         Err(Error::CannotSandbox {
             what: format!("`{}`", self.location.display()),
             reason: format!("`{path}` is a pipe, socket or device, and git would wait for it"),
-            hint: Some(format!("remove it: `rm {path}`")),
+            hint: Some(hint!("remove it: `rm {}`", path)),
         })
     }
 
-    /// Whether nothing stops a merge: one that the user began must be ended first.
+    /// Refuses while the user has an unfinished merge or similar operation.
     pub(crate) fn check_idle(&self) -> Result<(), Error> {
         for (file, work) in [
             ("MERGE_HEAD", "merge"),
@@ -202,8 +218,9 @@ impl Checkout {
                 return Err(Error::CannotSandbox {
                     what: format!("`{}`", self.location.display()),
                     reason: format!("a {work} is going on in it"),
-                    hint: Some(format!(
-                        "end it first: `git {work} --continue` or `--abort`, or reset the bisection"
+                    hint: Some(hint!(
+                        "end it first: `git {} --continue` or `--abort`, or reset the bisection",
+                        work
                     )),
                 });
             }
@@ -212,7 +229,7 @@ impl Checkout {
     }
 }
 
-/// Whether git reads a file of this name wherever it comes upon one.
+/// Whether git reads every file of this name that it finds.
 pub(crate) fn is_read_by_git(name: &[u8]) -> bool {
     matches!(
         name,
@@ -220,7 +237,7 @@ pub(crate) fn is_read_by_git(name: &[u8]) -> bool {
     )
 }
 
-/// Collects pipes, sockets and devices whose names git opens.
+/// Collects pipes, sockets and devices under names that git opens.
 #[derive(Default)]
 struct BlockingFiles(Vec<TreePath>);
 
@@ -235,12 +252,12 @@ impl Visitor for BlockingFiles {
     }
 }
 
-/// Where our own names are.
+/// Prefix of the program's own references.
 const KEEPERS: &[u8] = b" refs/cleveragents/";
 
-/// The name under which the commit of a sandbox is kept alive.
+/// The reference that keeps the commit of a sandbox from garbage collection.
 fn keeper(id: &str, alias: &str) -> String {
-    // Dots are not allowed everywhere in such a name.
+    // Dots are not allowed everywhere in a reference.
     format!(
         "refs/cleveragents/sandboxes/{}/{}",
         id.to_ascii_lowercase(),
@@ -248,9 +265,9 @@ fn keeper(id: &str, alias: &str) -> String {
     )
 }
 
-/// Checks a commit out at a folder that does not exist yet. The folder has a repository of its own,
-/// `notes`, which reads the user's objects and starts with its branches and settings: git commands
-/// in the sandbox do all they can do anywhere, and the user's repository never hears of it.
+/// Checks out a commit at a folder that does not exist yet. The folder has its own repository, `notes`,
+/// which reads the user's objects and starts with its branches and settings: git commands work in the
+/// sandbox without restriction and never affect the user's repository.
 pub(crate) fn create_worktree(
     checkout: &Checkout,
     base: &GitBase,
@@ -263,7 +280,7 @@ pub(crate) fn create_worktree(
         "update-ref",
         "--no-deref",
         &keeper(id, alias),
-        &base.commit,
+        base.start(),
     ])?;
     let references = checkout
         .git
@@ -277,14 +294,31 @@ pub(crate) fn create_worktree(
     std::fs::create_dir(folder).during("making", folder)?;
     write_repository(checkout, base, notes, &references).during("writing", notes)?;
     write_link(folder, notes)?;
-    // Configuration may depend on the folder git works in, so it is looked at again there.
-    Git::at(folder)
+    // Configuration may depend on the folder git runs in, so it is read again there.
+    let git = Git::at(folder)
         .disarmed()?
         .set("checkout.workers=0")
         .set("checkout.thresholdForParallelism=500")
-        // Without compressed paths: single entries are looked up in it.
-        .set("index.version=2")
-        .run(&["reset", "--hard", "--quiet", "--no-recurse-submodules"])?;
+        // Without compressed paths, so that single entries can be looked up.
+        .set("index.version=2");
+    match &base.snapshot {
+        None => git.run(&["reset", "--hard", "--quiet", "--no-recurse-submodules"])?,
+        Some(snapshot) => git.run(&[
+            "read-tree",
+            "--reset",
+            "-u",
+            "--no-recurse-submodules",
+            snapshot,
+        ])?,
+    };
+    Ok(())
+}
+
+/// Shows the user's uncommitted edits as uncommitted in the worktree too. [`create_worktree`] leaves an
+/// index of all files, edits included.
+pub(crate) fn unstage_edits(folder: &Path) -> Result<(), Error> {
+    let git = Git::at(folder).disarmed()?.set("index.version=2");
+    git.run(&["reset", "--mixed", "--quiet", "--no-recurse-submodules"])?;
     Ok(())
 }
 
@@ -332,7 +366,8 @@ fn write_repository(
         config.extend(quoted(theirs.as_os_str().as_bytes()));
         config.push(b'\n');
     }
-    // After theirs, so that this holds. No hook of the repository runs, nothing works in the background.
+    // After the user's settings, to take precedence. No hook of the repository runs, and git starts
+    // nothing in the background.
     config.extend(
         format!(
             "[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tlogallrefupdates = true\n\
@@ -345,7 +380,7 @@ fn write_repository(
     std::fs::write(notes.join("config"), config)
 }
 
-/// A value as git's configuration files hold it.
+/// A value in the syntax of git's configuration files.
 pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
     let mut quoted = vec![b'"'];
     for byte in value {
@@ -359,10 +394,10 @@ pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// Writes the file that tells git where the notes of a worktree are.
+/// Writes the `.git` file that points to the repository of a worktree.
 pub(crate) fn write_link(folder: &Path, notes: &Path) -> Result<(), Error> {
     let link = folder.join(".git");
-    // Whatever ran before could have made anything of it.
+    // Commands in the sandbox may have replaced it by anything.
     if std::fs::symlink_metadata(&link).is_ok_and(|found| found.is_dir()) {
         crate::remove_folder(&link).during("removing", &link)?;
     }
@@ -373,7 +408,7 @@ pub(crate) fn write_link(folder: &Path, notes: &Path) -> Result<(), Error> {
         .during("writing", &link)
 }
 
-/// Removes a worktree and the name that kept its commit, whatever is left of them.
+/// Removes a worktree and the reference that kept its commit, even if parts are already missing.
 pub(crate) fn remove_worktree(
     checkout: &Checkout,
     folder: &Path,
@@ -381,7 +416,8 @@ pub(crate) fn remove_worktree(
     alias: &str,
 ) -> Result<(), Error> {
     crate::remove_folder(folder).during("removing", folder)?;
-    // Nobody else uses this name, and we are alone with the sandbox: what locks it was killed.
+    // Only this sandbox uses the reference, and no other process uses the sandbox: a lock is left from a
+    // killed process.
     let lock = checkout.common_dir.join(keeper(id, alias) + ".lock");
     match std::fs::remove_file(&lock) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -392,7 +428,7 @@ pub(crate) fn remove_worktree(
     checkout
         .git
         .run(&["update-ref", "--no-deref", "-d", &keeper(id, alias)])?;
-    // The folders of the name, where there are any; those of other sandboxes stay.
+    // Remove the empty folders of the reference; those of other sandboxes stay.
     let name = PathBuf::from(keeper(id, alias));
     for folder in name.ancestors().skip(1).take(3) {
         let _kept = std::fs::remove_dir(checkout.common_dir.join(folder));

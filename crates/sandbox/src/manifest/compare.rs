@@ -1,4 +1,4 @@
-//! A tree against its manifest, folder by folder, without reading content.
+//! Compares a tree with its manifest, folder by folder, without reading content.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,21 +6,25 @@ use std::io;
 use cleveragents_domain::TreePath;
 
 use super::table::folder_of;
-use super::{Known, Manifest};
-use crate::beneath::{Root, Stat};
+use super::{Manifest, PathRecord};
+use crate::own_temporary::is_being_written;
 use crate::scan::{Extent, Names, Visitor, inside, walk_until};
+use crate::scoped_dir::{Root, Stat};
 use crate::stop::Stop;
 
-/// Paths whose description changed, with what was known of them.
+/// Paths whose metadata changed, with their recorded state.
 #[derive(Debug, Default)]
 pub(crate) struct Differences {
-    pub(crate) pending: Vec<(TreePath, Option<Known>)>,
+    pub(crate) pending: Vec<(TreePath, Option<PathRecord>)>,
     /// Devices, sockets and pipes.
     pub(crate) special: Vec<TreePath>,
+    /// Temporary files of a process of this program that is writing or was killed. They are no
+    /// changes.
+    pub(crate) temporary: Vec<TreePath>,
 }
 
 impl Manifest {
-    /// Compares a tree with what is known of it, without reading content.
+    /// Compares a tree with its manifest, without reading content.
     pub(crate) fn compare(
         &self,
         root: &Root,
@@ -43,6 +47,7 @@ impl Manifest {
         for visitor in visitors {
             whole.pending.extend(visitor.found.pending);
             whole.special.extend(visitor.found.special);
+            whole.temporary.extend(visitor.found.temporary);
             visited.extend(visitor.visited);
             seen.extend(visitor.seen);
             rows += visitor.rows;
@@ -60,7 +65,7 @@ impl Manifest {
         Ok(whole)
     }
 
-    /// What was in folders that are gone.
+    /// Adds the paths of folders that no longer exist.
     fn gone_folders(&self, visited: &HashSet<u64>, found: &mut Differences) -> io::Result<()> {
         for folder in (0..self.saved.folders()).filter(|folder| !visited.contains(folder)) {
             for (path, known) in self.saved.entries_of(folder)? {
@@ -73,15 +78,15 @@ impl Manifest {
     }
 }
 
-/// Compares folder by folder.
+/// State of one comparing thread.
 struct Comparison<'a> {
     manifest: &'a Manifest,
-    /// Folders in which something was learned since the table was written.
+    /// Folders with entries newer than the table.
     touched: &'a HashSet<&'a [u8]>,
     found: Differences,
-    /// How many rows of the table were compared.
+    /// Number of table rows compared.
     rows: u64,
-    /// The folders whose rows they were.
+    /// Folders that contain these rows.
     visited: Vec<u64>,
     seen: Vec<TreePath>,
 }
@@ -148,7 +153,12 @@ impl Visitor for Comparison<'_> {
 }
 
 impl Comparison<'_> {
-    fn is_gone(&mut self, folder: Option<&TreePath>, name: &[u8], known: Known) -> io::Result<()> {
+    fn is_gone(
+        &mut self,
+        folder: Option<&TreePath>,
+        name: &[u8],
+        known: PathRecord,
+    ) -> io::Result<()> {
         let path = inside(folder, name)?;
         if !self.manifest.newer.contains_key(&path) {
             self.found.pending.push((path, Some(known)));
@@ -156,8 +166,10 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    fn differ(&mut self, path: TreePath, known: Option<Known>, stat: &Stat) {
-        if stat.mode.is_some() {
+    fn differ(&mut self, path: TreePath, known: Option<PathRecord>, stat: &Stat) {
+        if known.is_none() && is_being_written(path.name(), stat.mode) {
+            self.found.temporary.push(path);
+        } else if stat.mode.is_some() {
             self.found.pending.push((path, known));
         } else {
             if known.is_some() {

@@ -1,4 +1,4 @@
-//! The first manifests of a tree: of a copy, written as it is walked, and of its original.
+//! The first manifests of a tree: of a copy, written during the scan, and of its original.
 
 use std::io;
 use std::path::Path;
@@ -6,19 +6,20 @@ use std::path::Path;
 use cleveragents_domain::TreePath;
 
 use super::table::Folder;
-use super::{Known, write_table};
-use crate::beneath::Root;
-use crate::copy::Copied;
+use super::{PathRecord, write_table};
+use crate::copy::CopiedTree;
 use crate::scan::{Extent, Names, Visitor, walk};
+use crate::scoped_dir::Root;
 
-/// Writes the manifest of a tree in which nobody worked yet, as it is after `moment` (nanoseconds).
+/// Writes the manifest of a tree that is still unchanged; `moment` is the time of the scan in
+/// nanoseconds.
 pub(crate) fn write_first(
     place: &Path,
     root: &Root,
     extent: Extent<'_>,
     moment: i64,
 ) -> io::Result<()> {
-    let visitors = walk(root, extent, || Described {
+    let visitors = walk(root, extent, || FolderCollector {
         moment,
         folders: Vec::new(),
     })?;
@@ -26,9 +27,9 @@ pub(crate) fn write_first(
     write_table(place, 0, folders.collect())
 }
 
-/// Writes the manifest of a tree as it was copied. Gives the paths that changed so shortly before that
-/// a further change may not show.
-pub(crate) fn write_original(place: &Path, copied: &Copied) -> io::Result<Vec<TreePath>> {
+/// Writes the manifest of a tree as it was copied. Returns the paths that changed so shortly before
+/// the copy that a further change may not show in their times.
+pub(crate) fn write_original(place: &Path, copied: &CopiedTree) -> io::Result<Vec<TreePath>> {
     let mut unsettled = Vec::new();
     let mut folders = Vec::with_capacity(copied.listings.len());
     for listing in &copied.listings {
@@ -36,7 +37,7 @@ pub(crate) fn write_original(place: &Path, copied: &Copied) -> io::Result<Vec<Tr
         let mut folder = Folder::new(path.map_or(b"", TreePath::as_bytes));
         for (name, stat) in listing.entries() {
             let Some(mode) = stat.mode else { continue };
-            let known = Known::seen(stat, mode, None, copied.moment);
+            let known = PathRecord::seen(stat, mode, None, copied.moment);
             if !known.is_unchanged(stat) {
                 unsettled.push(listing.inside(name)?);
             }
@@ -48,18 +49,18 @@ pub(crate) fn write_original(place: &Path, copied: &Copied) -> io::Result<Vec<Tr
     Ok(unsettled)
 }
 
-/// The folders that one thread described.
-struct Described {
+/// The folders that one thread scanned.
+struct FolderCollector {
     moment: i64,
     folders: Vec<Folder>,
 }
 
-impl Visitor for Described {
+impl Visitor for FolderCollector {
     fn folder(&mut self, path: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
         let mut folder = Folder::new(path.map_or(b"", TreePath::as_bytes));
         for (name, stat) in names.sorted() {
             if let Some(mode) = stat.mode {
-                folder.push(name, Known::seen(stat, mode, None, self.moment))?;
+                folder.push(name, PathRecord::seen(stat, mode, None, self.moment))?;
             }
         }
         self.folders.push(folder);

@@ -1,9 +1,9 @@
 //! [`Table`]: the saved part of a manifest, which is read far more often than it is written.
 //!
-//! Rows of one size, folder by folder and name by name in the order of their bytes, so that a folder is
-//! compared by going along its rows and one path is found without reading the rest. All numbers are
-//! little-endian, in this order: the head, a row per folder, a row per path, the hashes that rows name,
-//! the bytes of all folders and names, the end mark.
+//! Rows have a fixed size and are sorted by folder and name, bytewise, so that a folder is compared by
+//! iterating over its rows and one path is found without reading the rest. All numbers are
+//! little-endian, in this order: the head, a row per folder, a row per path, the hashes that rows refer
+//! to, the bytes of all folders and names, the end mark.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,11 +14,11 @@ use std::path::Path;
 
 use cleveragents_domain::{ContentHash, FileMode, TreePath};
 
-use super::Known;
+use super::PathRecord;
 
 const MAGIC: [u8; 8] = *b"CAmanif2";
 
-/// Stands at the end: nothing is synced, and after a power cut it tells whether the rest is there.
+/// End mark: nothing is synced, and after a power failure it shows whether the file is complete.
 const END: [u8; 8] = *b"CAmanEND";
 
 const HEAD: u64 = 40;
@@ -26,7 +26,7 @@ const FOLDER: u64 = 24;
 const ROW: u64 = 56;
 const HASH: u64 = 32;
 
-/// Where bytes come from: a file, or all of it in memory.
+/// Source of bytes: a file, or a buffer with all of it.
 pub(super) trait Source {
     fn length(&self) -> io::Result<u64>;
     fn bytes(&self, from: u64, count: u64) -> io::Result<Cow<'_, [u8]>>;
@@ -68,11 +68,11 @@ impl Source for File {
 pub(super) fn unreadable() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "what is known of its files cannot be read",
+        "the manifest of its files cannot be read",
     )
 }
 
-/// Takes a number off the front of a row.
+/// Reads a number from the start of a row.
 fn number(row: &mut &[u8]) -> io::Result<u64> {
     let (first, rest) = row.split_first_chunk().ok_or_else(unreadable)?;
     *row = rest;
@@ -83,7 +83,7 @@ fn signed(row: &mut &[u8]) -> io::Result<i64> {
     number(row).map(u64::cast_signed)
 }
 
-/// How many of each there are.
+/// Position and number of rows of each kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Head {
     position: u64,
@@ -106,7 +106,7 @@ impl Head {
         let end = length
             .checked_sub(END.len() as u64)
             .ok_or_else(unreadable)?;
-        // No number is larger than the file, so no sum of them overflows.
+        // No number exceeds the file size, so no sum of them overflows.
         let all = [head.folders, head.rows, head.hashes];
         let is_whole = all.iter().all(|count| *count <= length)
             && head.texts() <= end
@@ -127,16 +127,16 @@ impl Head {
     }
 }
 
-/// What stands in the row of a folder.
+/// Content of a folder's row.
 #[derive(Debug, Clone, Copy)]
 struct FolderRow {
     text: u64,
     length: u64,
-    /// The first of its rows; those before belong to folders before it.
+    /// Index of its first row; rows before it belong to earlier folders.
     first: u64,
 }
 
-/// A table somewhere.
+/// A table in a [`Source`].
 #[derive(Debug)]
 pub(super) struct Table<S> {
     source: S,
@@ -144,7 +144,7 @@ pub(super) struct Table<S> {
 }
 
 impl Default for Table<Vec<u8>> {
-    /// One that knows nothing.
+    /// An empty table.
     fn default() -> Self {
         Self {
             source: Vec::new(),
@@ -154,16 +154,16 @@ impl Default for Table<Vec<u8>> {
 }
 
 impl Table<File> {
-    /// A saved table of which little will be read.
+    /// Opens a saved table for reading a small part of it.
     pub(super) fn open(place: &Path) -> io::Result<Self> {
-        Self::of(File::open(place)?)
+        Self::from_source(File::open(place)?)
     }
 }
 
 impl Table<Vec<u8>> {
-    /// All of a saved table.
+    /// Loads a saved table completely.
     pub(super) fn load(place: &Path) -> io::Result<Self> {
-        Self::of(std::fs::read(place)?)
+        Self::from_source(std::fs::read(place)?)
     }
 
     /// The rows of a folder.
@@ -175,7 +175,7 @@ impl Table<Vec<u8>> {
     }
 
     /// The paths of one folder.
-    pub(super) fn entries_of(&self, folder: u64) -> io::Result<Vec<(TreePath, Known)>> {
+    pub(super) fn entries_of(&self, folder: u64) -> io::Result<Vec<(TreePath, PathRecord)>> {
         let row = self.folder_row(folder)?;
         let path = self.text(row.text, row.length)?;
         self.rows(folder)?
@@ -194,27 +194,27 @@ impl Table<Vec<u8>> {
 }
 
 impl<S: Source> Table<S> {
-    fn of(source: S) -> io::Result<Self> {
+    fn from_source(source: S) -> io::Result<Self> {
         let head = Head::read(&source)?;
         Ok(Self { source, head })
     }
 
-    /// The position of the history that it knows.
+    /// Position in the history up to which the table is current.
     pub(super) const fn position(&self) -> u64 {
         self.head.position
     }
 
-    /// How many paths there are.
+    /// Number of paths.
     pub(super) const fn count(&self) -> u64 {
         self.head.rows
     }
 
-    /// How many folders there are.
+    /// Number of folders.
     pub(super) const fn folders(&self) -> u64 {
         self.head.folders
     }
 
-    /// The number of a folder, the root for an empty path.
+    /// Index of a folder; the root for an empty path.
     pub(super) fn folder(&self, path: &[u8]) -> io::Result<Option<u64>> {
         search(0..self.head.folders, |at| {
             let row = self.folder_row(at)?;
@@ -222,8 +222,8 @@ impl<S: Source> Table<S> {
         })
     }
 
-    /// What is known of a path.
-    pub(super) fn find(&self, path: &TreePath) -> io::Result<Option<Known>> {
+    /// Recorded state of a path.
+    pub(super) fn find(&self, path: &TreePath) -> io::Result<Option<PathRecord>> {
         let Some(folder) = self.folder(folder_of(path))? else {
             return Ok(None);
         };
@@ -251,7 +251,7 @@ impl<S: Source> Table<S> {
         })
     }
 
-    /// Which rows are those of a folder.
+    /// Range of the rows of a folder.
     fn range(&self, folder: u64) -> io::Result<Range<u64>> {
         let first = self.folder_row(folder)?.first;
         let end = if folder + 1 < self.head.folders {
@@ -267,7 +267,7 @@ impl<S: Source> Table<S> {
         self.source.bytes(self.head.paths() + at * ROW, ROW)
     }
 
-    fn known(&self, row: &[u8]) -> io::Result<Known> {
+    fn known(&self, row: &[u8]) -> io::Result<PathRecord> {
         let mut rest = row.get(8..).ok_or_else(unreadable)?;
         let mode = number(&mut rest)? >> 32;
         let (size, modified, changed) =
@@ -283,7 +283,7 @@ impl<S: Source> Table<S> {
             }
             _ => return Err(unreadable()),
         };
-        Ok(Known {
+        Ok(PathRecord {
             mode: u32::try_from(mode)
                 .ok()
                 .and_then(FileMode::from_raw)
@@ -297,7 +297,7 @@ impl<S: Source> Table<S> {
     }
 }
 
-/// Where a row's name begins and how long it is.
+/// Offset and length of a row's name.
 fn name_of(mut row: &[u8]) -> io::Result<(u64, u64)> {
     let start = number(&mut row)?;
     Ok((start, number(&mut row)? & u64::from(u32::MAX)))
@@ -310,7 +310,7 @@ pub(super) fn folder_of(path: &TreePath) -> &[u8] {
     &bytes[..end.unwrap_or(0)]
 }
 
-/// Looks for what compares as equal among what is in order.
+/// Binary search in a sorted range.
 fn search(
     mut left: Range<u64>,
     mut compare: impl FnMut(u64) -> io::Result<std::cmp::Ordering>,
@@ -326,7 +326,7 @@ fn search(
     Ok(None)
 }
 
-/// The names of a folder in order, each with what is known.
+/// The names of a folder in order, each with its recorded state.
 #[derive(Debug, Clone)]
 pub(super) struct Rows<'a> {
     table: &'a Table<Vec<u8>>,
@@ -345,7 +345,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Only the names.
+    /// The names alone.
     pub(super) fn names(self) -> impl Iterator<Item = io::Result<&'a [u8]>> {
         let range = self.left.clone();
         range.map(move |at| Ok(self.name_at(at)?.0))
@@ -353,7 +353,7 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> Iterator for Rows<'a> {
-    type Item = io::Result<(&'a [u8], Known)>;
+    type Item = io::Result<(&'a [u8], PathRecord)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let at = self.left.next()?;
@@ -364,12 +364,12 @@ impl<'a> Iterator for Rows<'a> {
     }
 }
 
-/// A folder to be written: its path and its names, in order.
+/// A folder to be written: its path and its sorted names.
 #[derive(Debug, Default)]
 pub(super) struct Folder {
     pub(super) path: Vec<u8>,
     names: Vec<u8>,
-    rows: Vec<(u32, Known)>,
+    rows: Vec<(u32, PathRecord)>,
 }
 
 impl Folder {
@@ -380,8 +380,8 @@ impl Folder {
         }
     }
 
-    /// Adds a name, which comes after those already there.
-    pub(super) fn push(&mut self, name: &[u8], known: Known) -> io::Result<()> {
+    /// Adds a name, which must sort after those already added.
+    pub(super) fn push(&mut self, name: &[u8], known: PathRecord) -> io::Result<()> {
         let length = u32::try_from(name.len()).map_err(io::Error::other)?;
         self.names.extend_from_slice(name);
         self.rows.push((length, known));
@@ -462,7 +462,7 @@ pub(super) fn encode(position: u64, mut folders: Vec<Folder>) -> Vec<u8> {
     bytes
 }
 
-/// Puts bytes in the place of a table, whole or not at all.
+/// Replaces a table atomically.
 pub(super) fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = place.parent().unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

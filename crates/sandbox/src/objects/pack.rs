@@ -1,7 +1,7 @@
-//! Packs: many small contents in one file, each compressed alone, and a list of where each is.
+//! Packs: many small contents in one file, each compressed separately, with a list of their offsets.
 //!
-//! A file of its own for every content costs far more than the content, when a command made thousands
-//! of them. The list is written after its pack is durable; a pack without a list holds nothing.
+//! With thousands of small contents, a file for each costs far more than the content. The list is written
+//! after its pack is durable; a pack without a list counts as empty.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,13 +16,13 @@ use super::COMPRESSION_LEVEL;
 /// Content up to this size goes into packs.
 pub(super) const LARGEST: usize = 1 << 20;
 
-/// Bytes that are gathered before they are written.
+/// Number of bytes buffered before a write.
 const BUFFER: usize = 256 << 10;
 
 const MAGIC: [u8; 8] = *b"CAlist01";
 const END: [u8; 8] = *b"CAlstEND";
 
-/// The magic, then how many rows have hashes that begin with each byte or a lower one.
+/// The magic, then for each byte the number of rows whose hashes start with it or a lower one.
 const HEAD: usize = 8 + 256 * 4;
 
 /// Hash, offset, length and size of the content.
@@ -31,17 +31,17 @@ const ROW: usize = 48;
 const LIST: &str = "list";
 const PACK: &str = "pack";
 
-/// Where a content is in a pack.
+/// Location of a content in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     offset: u64,
     length: u32,
-    /// Bytes of the content itself.
+    /// Uncompressed size in bytes.
     size: u32,
 }
 
 fn unreadable() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the kept content is damaged")
+    io::Error::new(io::ErrorKind::InvalidData, "the stored content is damaged")
 }
 
 fn decompress(bytes: &[u8], size: u32) -> io::Result<Vec<u8>> {
@@ -67,9 +67,9 @@ fn decompress(bytes: &[u8], size: u32) -> io::Result<Vec<u8>> {
 /// A pack that is being written.
 pub(super) struct Writer {
     file: tempfile::NamedTempFile,
-    /// Bytes that the file does not hold yet.
+    /// Bytes that are not in the file yet.
     pending: Vec<u8>,
-    /// Bytes that it holds.
+    /// Number of bytes in the file.
     written: u64,
     spans: HashMap<ContentHash, Span>,
     compressor: zstd::bulk::Compressor<'static>,
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Begins a pack in a folder, which is made if it is missing. Nothing is left of a pack that is dropped.
+    /// Starts a pack in a folder, which is created if missing. Dropping an unfinished pack leaves no file.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         Ok(Self {
@@ -128,7 +128,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The content of something that was added.
+    /// Content that was added to this pack.
     pub(super) fn read(&self, hash: ContentHash) -> io::Result<Option<Vec<u8>>> {
         let Some(span) = self.spans.get(&hash) else {
             return Ok(None);
@@ -144,7 +144,7 @@ impl Writer {
         decompress(&packed, span.size).map(Some)
     }
 
-    /// Makes the pack durable, and its list after it.
+    /// Makes the pack durable, then its list.
     pub(super) fn finish(mut self) -> io::Result<Pack> {
         self.flush()?;
         self.file.as_file().sync_data()?;
@@ -162,7 +162,7 @@ impl Writer {
     }
 }
 
-/// The bytes of a list. Rows are in the order of their hashes.
+/// The bytes of a list, with rows sorted by hash.
 fn encode(rows: &[(ContentHash, Span)]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + rows.len() * ROW + END.len());
     bytes.extend_from_slice(&MAGIC);
@@ -196,17 +196,17 @@ fn read_at(file: &File, span: &Span) -> io::Result<Vec<u8>> {
     Ok(packed)
 }
 
-/// A pack that is complete.
+/// A complete pack.
 #[derive(Debug)]
 pub(super) struct Pack {
     list: File,
     contents: File,
-    /// How many rows have hashes that begin with each byte or a lower one.
+    /// For each byte the number of rows whose hashes start with it or a lower one.
     counts: Vec<u32>,
 }
 
 impl Pack {
-    /// Every pack in a folder. One whose list cannot be read is left out: nothing in it can be found.
+    /// Every pack in a folder. Skips packs with an unreadable list, in which nothing can be found.
     pub(super) fn open_all(folder: &Path) -> io::Result<Vec<Self>> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,

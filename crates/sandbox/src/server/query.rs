@@ -1,4 +1,4 @@
-//! Looking at the database of a part as it will be, and writing its script.
+//! Queries on the future state of a member's database, and writing its script.
 
 use std::io::Read as _;
 
@@ -10,19 +10,19 @@ use crate::apply::READ_ONLY;
 use crate::error::{During as _, Error};
 use crate::member::Member;
 
-/// What messages call SQL that is not in the script.
+/// Name of SQL outside the script in messages.
 const GIVEN: &str = "the given SQL";
 
-/// What the database would answer.
+/// Result of a query.
 #[derive(Debug)]
-pub struct Answer {
+pub struct QueryResult {
     /// The columns of the last statement.
     pub columns: Vec<String>,
     /// Its first rows, as text; `None` is NULL.
     pub rows: Vec<Vec<Option<String>>>,
-    /// What each of the given statements did.
+    /// Result of each of the given statements.
     pub statements: Vec<StatementRun>,
-    /// How many statements of the part's script ran before them.
+    /// Number of statements of the member's script that ran before them.
     pub earlier: usize,
 }
 
@@ -44,7 +44,7 @@ impl Member {
             .during("writing", &self.root.join(SCRIPT))
     }
 
-    /// The script as it is now. No file is no script.
+    /// The current script; empty when the file does not exist.
     fn read_script(&self) -> Result<String, Error> {
         let place = self.root.join(SCRIPT);
         let path = Self::script_path()?;
@@ -73,7 +73,7 @@ impl Member {
         })
     }
 
-    /// Refuses to write the script of a database that may only be read.
+    /// Refuses to write the script of a read-only database.
     pub fn require_writable(&self) -> Result<(), Error> {
         if !self.is_read_only {
             return Ok(());
@@ -84,8 +84,14 @@ impl Member {
         })
     }
 
-    /// Runs the script of this part and then other SQL, in a transaction that is always taken back.
-    pub fn query(&self, connection: Connection, sql: &str, limit: usize) -> Result<Answer, Error> {
+    /// Runs the script of this member and then other SQL, in a transaction that is always rolled
+    /// back.
+    pub fn query(
+        &self,
+        connection: Connection,
+        sql: &str,
+        limit: usize,
+    ) -> Result<QueryResult, Error> {
         let script = Script::parse(SCRIPT, self.read_script()?.as_bytes())?;
         let given = Script::parse(GIVEN, sql.as_bytes())?;
         let access = if self.is_read_only {
@@ -100,7 +106,7 @@ impl Member {
             .and_then(|done| session.check(&given).map(|()| done));
         session.roll_back();
         let (earlier, (statements, rows)) = outcome?;
-        Ok(Answer {
+        Ok(QueryResult {
             columns: rows.columns,
             rows: rows.values,
             statements,
@@ -108,7 +114,7 @@ impl Member {
         })
     }
 
-    /// Adds SQL to the end of the script and gives the path that changed.
+    /// Appends SQL to the script and returns the changed path.
     pub fn record_sql(&self, sql: &str) -> Result<TreePath, Error> {
         let text = self.read_script()?;
         let script = Script::parse(SCRIPT, text.as_bytes())?;

@@ -9,12 +9,12 @@ use super::script::{Script, Statement, line_of};
 use super::{Connection, StatementRun};
 use crate::error::Error;
 
-/// What a transaction may do.
+/// Permissions of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Only look.
+    /// Read-only.
     Read,
-    /// Whatever the server allows its user.
+    /// Everything that the server allows its user.
     Write,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Rows {
     pub(super) values: Vec<Vec<Option<String>>>,
 }
 
-/// One transaction. Unless it is committed, nothing of it stays: not even a lost connection can change that.
+/// One transaction. Unless it is committed, nothing of it persists, even if the connection is lost.
 pub(super) struct Session {
     connection: Connection,
     /// The number of the transaction and of the server process that runs it; `None` when it only reads.
@@ -41,18 +41,18 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// What a transaction is known by on its server, also after its connection is gone.
+/// Identifies a transaction on its server, also after its connection is gone.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Number {
-    /// 64 bits wide, so never used again.
+    /// 64 bits wide, so never reused.
     pub(super) transaction: String,
-    /// The server process.
+    /// Number of the server process.
     pub(super) process: i32,
-    /// When that process began, so that another one with its number is not taken for it.
+    /// Start time of that process, to distinguish it from a later one with the same number.
     pub(super) began: String,
 }
 
-/// The server cannot be reached, or is gone.
+/// Error for a server that is unreachable, or whose connection was lost.
 pub(super) fn lost(shown: &str, error: &postgres::Error) -> Error {
     let mut message = error.to_string();
     if let Some(failure) = error.as_db_error() {
@@ -63,12 +63,13 @@ pub(super) fn lost(shown: &str, error: &postgres::Error) -> Error {
     Error::Unreachable {
         address: shown.to_owned(),
         message,
+        hint: None,
     }
 }
 
 impl Session {
-    /// Begins a transaction. What waits for a lock longer than a few seconds fails, unless the server
-    /// is told otherwise.
+    /// Begins a transaction. Waiting for a lock longer than a few seconds fails, unless the server is
+    /// configured otherwise.
     pub(super) fn begin(connection: Connection, access: Access) -> Result<Self, Error> {
         const SETTINGS: &str =
             "SELECT pg_catalog.set_config('standard_conforming_strings', 'on', true),
@@ -107,9 +108,9 @@ impl Session {
         done.map_err(|error| lost(&self.connection.shown, &error))
     }
 
-    /// Waits until no other apply is at the same database.
+    /// Waits until no other apply uses the same database.
     pub(super) fn lock(&mut self) -> Result<(), Error> {
-        // Any number that everybody takes will do; locks of this kind belong to one database.
+        // Any number that all processes share will do; advisory locks belong to one database.
         const LOCK: &str = "SELECT pg_catalog.pg_advisory_xact_lock(4919131752989213764)";
         self.connection.client.batch_execute(LOCK).map_err(|error| {
             let is_late = error.code() == Some(&postgres::error::SqlState::LOCK_NOT_AVAILABLE);
@@ -122,7 +123,7 @@ impl Session {
         })
     }
 
-    /// Runs a script. Gives what each statement did, and the first rows of the last one.
+    /// Runs a script. Returns the result of each statement, and the first rows of the last one.
     pub(super) fn run(
         &mut self,
         script: &Script,
@@ -150,7 +151,7 @@ impl Session {
     ) -> Result<(u64, Rows), Error> {
         let shown = &self.connection.shown;
         let wrong = |error: postgres::Error| refused(script.name, statement, shown, &error);
-        // The server's own word that this is one statement.
+        // The server itself confirms that this is one statement.
         let prepared = self
             .connection
             .client
@@ -165,7 +166,7 @@ impl Session {
         }
         drop(prepared);
         let mut rows = Rows::default();
-        // What the server counts, or what came: EXPLAIN and SHOW give rows and count none.
+        // The server's count, or the number of rows received: EXPLAIN and SHOW return rows and count none.
         let (mut counted, mut came) = (0, 0);
         let messages = self.connection.client.simple_query(&statement.text);
         for message in messages.map_err(wrong)? {
@@ -187,8 +188,8 @@ impl Session {
         Ok((counted.max(came), rows))
     }
 
-    /// Makes sure that a commit would keep everything that ran: rules that wait for the commit are
-    /// checked now, and it is still the transaction that was begun.
+    /// Verifies that a commit would keep everything that ran: checks deferred constraints now, and that it
+    /// is still the same transaction.
     pub(super) fn check(&mut self, script: &Script) -> Result<(), Error> {
         const STILL: &str = "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text,
             pg_catalog.current_setting('standard_conforming_strings') = 'on'";
@@ -202,7 +203,7 @@ impl Session {
             .client
             .batch_execute("SET CONSTRAINTS ALL IMMEDIATE");
         checked.map_err(|error| match error.as_db_error() {
-            Some(failure) => told(script.name, line, failure),
+            Some(failure) => statement_error(script.name, line, failure),
             None => lost(&shown, &error),
         })?;
         let row = self.connection.client.query_one(STILL, &[]);
@@ -223,20 +224,20 @@ impl Session {
         Ok(())
     }
 
-    /// Commits and gives the connection back. Whether it is committed only the server knows.
+    /// Commits and returns the connection. Only the server knows whether the commit succeeded.
     pub(super) fn commit(mut self) -> Connection {
         let _unsure = self.connection.client.batch_execute("COMMIT");
         self.connection
     }
 
-    /// Takes everything back.
+    /// Rolls everything back.
     pub(super) fn roll_back(mut self) {
-        // A connection that is lost takes everything back too.
+        // A lost connection rolls everything back too.
         let _gone = self.connection.client.batch_execute("ROLLBACK");
     }
 }
 
-/// Whether a number of rows says something about such a statement.
+/// Whether a number of rows is meaningful for such a statement.
 fn counts(word: &str) -> bool {
     let words = [
         "insert", "update", "delete", "merge", "with", "select", "table", "values", "fetch", "move",
@@ -244,7 +245,7 @@ fn counts(word: &str) -> bool {
     words.contains(&word)
 }
 
-/// Why the server does not run a statement.
+/// Error for a statement that the server rejects.
 fn refused(
     name: &'static str,
     statement: &Statement,
@@ -263,10 +264,10 @@ fn refused(
         }
         _ => 0,
     };
-    told(name, statement.line + further, failure)
+    statement_error(name, statement.line + further, failure)
 }
 
-fn told(name: &'static str, line: usize, failure: &DbError) -> Error {
+fn statement_error(name: &'static str, line: usize, failure: &DbError) -> Error {
     Error::Sql {
         name,
         line,

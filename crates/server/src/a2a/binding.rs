@@ -25,7 +25,7 @@ pub(super) type Update<'a> = Result<&'a StreamResponse, &'a RequestError>;
 /// The extension that the conformance kit has agents require.
 pub(super) const REQUIRED_EXTENSION: &str = "urn:a2a:tck:required-extension";
 
-/// The version that a client speaks.
+/// The protocol version of a client.
 pub(super) fn version(parts: &Parts) -> Result<ProtocolVersion, RequestError> {
     let named = match parts.headers.get(VERSION_HEADER) {
         Some(value) => Some(value.to_str().unwrap_or("?").to_owned()),
@@ -37,21 +37,21 @@ pub(super) fn version(parts: &Parts) -> Result<ProtocolVersion, RequestError> {
     ProtocolVersion::of_request(named.as_deref()).ok_or_else(unsupported_version)
 }
 
-/// A version that is not spoken here, or not by this method.
+/// The error for a version that this server, or this method, does not support.
 pub(super) fn unsupported_version() -> RequestError {
-    let message = "this version of A2A is not spoken here; send `A2A-Version: 1.0`";
+    let message = "this version of A2A is not supported; send `A2A-Version: 1.0`";
     Error::new(ErrorReason::VersionNotSupported, message)
         .with("supportedVersions", "1.0, 0.3")
         .into()
 }
 
-/// The parameters of a query.
+/// The query parameters.
 pub(super) fn query(uri: &Uri) -> Vec<(String, String)> {
     let found = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri);
     found.map(|found| found.0).unwrap_or_default()
 }
 
-/// Checks that a body is JSON, if its sender names a content type.
+/// Checks that the content type of a body is JSON, if the client names one.
 pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), RequestError> {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else {
         return Ok(());
@@ -84,13 +84,13 @@ pub(super) fn check_offered(
             | Method::ListPushConfigs
             | Method::DeletePushConfig => Err(RequestError::new(
                 ErrorReason::PushNotificationNotSupported,
-                "this agent pushes nothing",
+                "this agent does not support push notifications",
             )),
             Method::SendStreamingMessage
             | Method::SubscribeToTask
             | Method::GetExtendedAgentCard => Err(RequestError::new(
                 ErrorReason::UnsupportedOperation,
-                "this agent does not say that it can do this",
+                "the agent card does not offer this method",
             )),
             Method::SendMessage | Method::GetTask | Method::ListTasks | Method::CancelTask => {
                 Ok(())
@@ -99,7 +99,7 @@ pub(super) fn check_offered(
         Some(Conformance::Extension) if asks_for(headers, REQUIRED_EXTENSION) => Ok(()),
         Some(Conformance::Extension) => Err(Error::new(
             ErrorReason::ExtensionSupportRequired,
-            "callers must know an extension; send `A2A-Extensions`",
+            "a required extension is missing; send `A2A-Extensions`",
         )
         .with("extension", REQUIRED_EXTENSION)
         .into()),
@@ -117,7 +117,7 @@ fn asks_for(headers: &HeaderMap, uri: &str) -> bool {
         .any(|one| one.trim() == uri)
 }
 
-/// Names the extensions that were used, of those that a client asked for.
+/// Names the used extensions among those that the client asked for.
 pub(super) fn name_used_extensions(asked: &HeaderMap, response: &mut Response) {
     if asks_for(asked, extension::URI) {
         let used = HeaderValue::from_static(extension::URI);
@@ -131,7 +131,7 @@ pub(super) fn json(body: &impl Serialize) -> Result<String, RequestError> {
         .map_err(|error| RequestError::new(ErrorReason::Internal, error.to_string()))
 }
 
-/// A stream with one event for each update, written by a binding. Ends when the caller may not see the task any more.
+/// A stream with one event per update, written by a binding. Ends when the caller may no longer see the task.
 pub(super) fn stream(
     credentials: Credentials,
     updates: UpdateStream,

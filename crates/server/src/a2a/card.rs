@@ -1,4 +1,5 @@
-//! The agent card. The public one says how to call this agent, the extended one also what the caller finds here.
+//! The agent card. The public card describes how to call this agent; the extended card adds the operations and actors
+//! that the caller may use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use serde_json::{Value, json};
 use super::send::MEDIA_TYPES;
 use super::{binding, extension};
 use crate::app::App;
+use crate::failure::Failure;
 use crate::gate::Permit;
 use crate::options::Conformance;
 use crate::problem::Problem;
-use crate::program::Failure;
 
 /// How long clients may cache a card, in seconds.
 const MAX_AGE: u32 = 300;
@@ -51,13 +52,13 @@ fn skills() -> Vec<AgentSkill> {
             "plan",
             "Plan",
             &["plan", "code"],
-            "Carries an action out on projects: send `cleveragents` metadata with `action`, \
+            "Runs an action on projects: send `cleveragents` metadata with `action`, \
              `projects` and `arguments`",
         ),
     ]
 }
 
-/// The card with all that this agent can do.
+/// The card with all capabilities of this agent.
 fn full(app: &App) -> AgentCard {
     let interface = |path: &str, protocol_binding| AgentInterface {
         url: format!("{}{path}", app.url),
@@ -68,10 +69,9 @@ fn full(app: &App) -> AgentCard {
     let media_types: Vec<String> = MEDIA_TYPES.map(str::to_owned).into();
     let mut card = AgentCard {
         name: "CleverAgents".to_owned(),
-        description:
-            "Carries out plans and holds conversations with the actors of a CleverAgents server"
-                .to_owned(),
-        version: app.program.version().to_owned(),
+        description: "Runs plans and conversations with the actors of a CleverAgents server"
+            .to_owned(),
+        version: crate::VERSION.to_owned(),
         supported_interfaces: vec![
             interface("/a2a", Binding::JsonRpc),
             interface("/a2a/v1", Binding::HttpJson),
@@ -101,7 +101,7 @@ fn full(app: &App) -> AgentCard {
     card
 }
 
-/// The public card. A profile of the conformance kit may say less, or ask for more.
+/// The public card. A profile of the conformance kit may offer less, or require an extension.
 fn public(app: &App) -> AgentCard {
     let mut card = full(app);
     match app.options.conformance {
@@ -110,7 +110,7 @@ fn public(app: &App) -> AgentCard {
         Some(Conformance::Extension) => {
             card.capabilities.extensions = vec![AgentExtension {
                 uri: binding::REQUIRED_EXTENSION.to_owned(),
-                description: "Callers must know it".to_owned(),
+                description: "Required".to_owned(),
                 required: true,
                 params: None,
             }];
@@ -119,8 +119,8 @@ fn public(app: &App) -> AgentCard {
     card
 }
 
-/// `/.well-known/agent-card.json`. Clients of 0.3 look for their card here too, so it has the members of both
-/// versions. The conformance kit of 1.0 accepts no member that 1.0 does not know.
+/// `/.well-known/agent-card.json`. Clients of 0.3 read their card here too, so it has the members of both versions.
+/// The conformance kit of 1.0 rejects members that 1.0 does not define.
 pub(super) async fn serve(app: Arc<App>, request: Request) -> Result<Response, Problem> {
     let mut card = json!(public(&app));
     if app.options.conformance.is_none() {
@@ -149,10 +149,10 @@ pub(super) async fn serve_v0_3(app: Arc<App>, request: Request) -> Result<Respon
     Ok(cacheable(&v0_3::card(&full(&app)), request.headers()))
 }
 
-/// A card that clients may cache; not sent again to those that have it.
+/// A card that clients may cache; sends 304 to clients that have it.
 fn cacheable(card: &Value, asked: &HeaderMap) -> Response {
     let text = card.to_string();
-    let tag = format!("\"{}\"", ContentHash::of(text.as_bytes()).hex());
+    let tag = format!("\"{}\"", ContentHash::of_bytes(text.as_bytes()).hex());
     let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| {
         let value = value.to_str().unwrap_or_default();
         value.split(',').any(|one| {
@@ -175,7 +175,7 @@ fn cacheable(card: &Value, asked: &HeaderMap) -> Response {
 /// The extended card: the public one with the operations and the actors that the caller may use.
 pub(super) async fn extended(app: &Arc<App>, permit: &Permit) -> AgentCard {
     let mut card = public(app);
-    card.capabilities.extensions = vec![extension::advertised_to(app, permit)];
+    card.capabilities.extensions = vec![extension::advertised_to(permit)];
     card.skills.extend(actors(app, permit).await);
     card
 }
@@ -193,9 +193,9 @@ async fn actors(app: &Arc<App>, permit: &Permit) -> Vec<AgentSkill> {
         let listed = context
             .cancelled_by(cancel)
             .call(ListActors { custom: true });
-        listed.map_err(|error| Failure::of(&error).into())
+        listed.map_err(|error| Failure::from_error(&error).into())
     });
-    // The card is useful without them too.
+    // Without the database the card is sent without actors.
     let Ok(listed) = listed.await else {
         return Vec::new();
     };

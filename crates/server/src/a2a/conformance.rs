@@ -1,5 +1,5 @@
-//! `builtin/a2a-conformance`: the actor that the official conformance kit of A2A expects, which says what it wants by
-//! the beginning of a message's id. It answers only in a server that was started for it.
+//! `builtin/a2a-conformance`: the actor that the official A2A conformance kit expects. The prefix of a message id
+//! selects its script. It is available only in a server that was started for the kit.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use cleveragents_domain::TaskState;
 use serde_json::json;
 
 use super::run::TaskRun;
-use crate::program::Failure;
+use crate::failure::Failure;
 
-/// How the kit counts time.
+/// The time unit of the kit.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// How often is looked whether a pause is to end early.
+/// Poll interval for a cancellation during a pause.
 const STEP: Duration = Duration::from_millis(20);
 
 enum Step {
@@ -23,7 +23,7 @@ enum Step {
     File,
     FileUrl,
     Data,
-    /// A piece of one result, and whether it is the first and the last.
+    /// A chunk of one artifact; whether it is the first, and whether it is the last.
     Piece(&'static str, bool, bool),
     Pause(u32),
 }
@@ -33,7 +33,7 @@ use TaskState::{AuthRequired, Completed, InputRequired, Rejected};
 
 const DONE: Step = State(Completed, None);
 
-/// What is done by the beginning of the id; the first that fits.
+/// Scripts by the prefix of a message id; the first match counts.
 static SCRIPTS: &[(&str, &[Step])] = &[
     (
         "tck-complete-task",
@@ -76,14 +76,14 @@ static SCRIPTS: &[(&str, &[Step])] = &[
     ("test-resubscribe-message-id", &[Pause(2), DONE]),
 ];
 
-/// The answer to a message that begins no task.
+/// The answer to a message that does not start a task.
 pub(super) fn direct_response(id: &str) -> Option<&'static str> {
     id.starts_with("tck-message-response")
         .then_some("Direct message response")
 }
 
-/// Does what the id of a message asks for.
-pub(super) fn work(run: &TaskRun<'_>, id: &str) -> Result<(), Failure> {
+/// Runs the script that the message id selects.
+pub(super) fn run_script(run: &TaskRun<'_>, id: &str) -> Result<(), Failure> {
     let script = SCRIPTS.iter().find(|(prefix, _)| id.starts_with(prefix));
     let Some((_, steps)) = script else {
         let shown: String = id.chars().take(100).collect();

@@ -1,17 +1,17 @@
-//! [`RequestError`]: how a request over A2A fails, with the response of each binding.
+//! [`RequestError`]: an error of an A2A request, with the response of each binding.
 
 use axum::response::{IntoResponse as _, Response};
 use cleveragents_a2a::{Error, ErrorReason, json_rpc};
 use cleveragents_application::{StoreError, TaskError};
 use cleveragents_domain::{Code, Diagnose, Kind};
 use http::{HeaderValue, StatusCode, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::failure::Failure;
 use crate::log::FailureCode;
 use crate::problem::Problem;
-use crate::program::Failure;
 
-/// Why a request failed, and when it may be repeated.
+/// Why a request failed, and when it may be retried.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestError {
     error: Error,
@@ -29,7 +29,7 @@ impl RequestError {
         Error::invalid_params(message).into()
     }
 
-    /// The `error` of the protocol.
+    /// The error as the protocol defines it.
     pub(crate) const fn error(&self) -> &Error {
         &self.error
     }
@@ -63,10 +63,13 @@ impl RequestError {
     }
 
     /// An error of this program. The cause of an internal error is logged and not sent.
-    fn of(reason: ErrorReason, problem: Problem) -> Self {
+    fn from_problem(reason: ErrorReason, problem: Problem) -> Self {
         let mut error = Error::new(reason, problem.detail).with("code", problem.code);
         if let Some(hint) = problem.hint {
             error = error.with("hint", hint);
+        }
+        if !problem.suggestions.is_empty() {
+            error = error.with("suggestions", json!(problem.suggestions).to_string());
         }
         Self {
             error,
@@ -75,7 +78,7 @@ impl RequestError {
     }
 }
 
-/// The reason for an error code of this program. docs/a2a.md lists those that A2A does not define.
+/// The reason for an error code of this program. docs/reference/a2a.md lists the reasons that A2A does not define.
 pub(crate) fn reason_of(code: Code) -> ErrorReason {
     match code {
         Code::Internal => ErrorReason::Internal,
@@ -141,16 +144,16 @@ impl From<Problem> for RequestError {
         let reason = codes
             .find(|code| code.as_str() == problem.code)
             .map_or(ErrorReason::Internal, |code| reason_of(*code));
-        Self::of(reason, problem)
+        Self::from_problem(reason, problem)
     }
 }
 
 impl From<Failure> for RequestError {
     fn from(failure: Failure) -> Self {
-        let problem = Problem::of(&failure);
+        let problem = Problem::from_error(&failure);
         Self {
             retry_after: None,
-            ..Self::of(reason_of(failure.code()), problem)
+            ..Self::from_problem(reason_of(failure.code()), problem)
         }
     }
 }
@@ -158,11 +161,11 @@ impl From<Failure> for RequestError {
 impl From<StoreError> for RequestError {
     fn from(error: StoreError) -> Self {
         // Logged with its cause; the text of a statement is not sent.
-        let problem = Problem::of(&error);
+        let problem = Problem::from_error(&error);
         match reason_of(error.code()) {
             reason @ ErrorReason::Unavailable => Self {
                 retry_after: Some(1),
-                ..Self::new(reason, "the database does not answer")
+                ..Self::new(reason, "the database does not respond")
             },
             _ => Self::new(ErrorReason::Internal, problem.detail),
         }
@@ -174,8 +177,10 @@ impl From<TaskError> for RequestError {
         let unsupported = |text: &str| Self::new(ErrorReason::UnsupportedOperation, text);
         match error {
             TaskError::NotFound(id) => Error::task_not_found(&id.to_string()).into(),
-            TaskError::Over => unsupported("the task is over; send the message without `taskId`"),
-            TaskError::Busy => unsupported("the task is being worked on and takes no message now"),
+            TaskError::Over => {
+                unsupported("the task has finished; send the message without `taskId`")
+            }
+            TaskError::Busy => unsupported("the task is running and accepts no message now"),
             error @ TaskError::TooManyPushConfigs(_) => Self::invalid_params(error.to_string()),
             error @ TaskError::ContextBusy => Self::new(ErrorReason::Internal, error.to_string()),
             TaskError::Store(error) => error.into(),
@@ -188,7 +193,7 @@ mod tests {
     use super::{ErrorReason, reason_of};
     use cleveragents_domain::{Code, Kind};
 
-    /// A new code `…Exists`, or one of a failed plan, has to be in the table, whatever its title says.
+    /// A new code `…Exists`, or one of a failed plan, has to be in the table, whatever its title is.
     #[test]
     fn the_reason_follows_from_the_code_and_not_from_its_title() {
         for code in Code::ALL.iter().copied() {

@@ -6,7 +6,7 @@ use cleveragents_a2a::AgentExtension;
 use serde_json::{Map, Value, json};
 
 use super::error::RequestError;
-use crate::api::operations;
+use crate::api::operations::{self, OperationCall};
 use crate::app::App;
 use crate::gate::Permit;
 
@@ -23,8 +23,8 @@ pub(super) async fn call(
     name: &str,
     params: Map<String, Value>,
 ) -> Result<Value, RequestError> {
-    let done = operations::perform(app, permit, name, params, None).await?;
-    Ok(json!({"data": done.data, "exitCode": done.exit_code}))
+    let done = OperationCall::named(name).run(app, permit, params).await?;
+    Ok(json!({"data": done.data}))
 }
 
 /// The extension on the public card.
@@ -37,9 +37,9 @@ pub(super) fn advertised() -> AgentExtension {
 }
 
 /// The extension on the card of a caller: with the methods that the caller may use in some namespace.
-pub(super) fn advertised_to(app: &App, permit: &Permit) -> AgentExtension {
+pub(super) fn advertised_to(permit: &Permit) -> AgentExtension {
     let caller = permit.caller();
-    let methods: Vec<Value> = operations::documents(app, caller)
+    let methods: Vec<Value> = operations::documents(caller)
         .map(|operation| {
             json!({
                 "method": format!("{PREFIX}{}", operation.name), "summary": operation.summary,
@@ -48,7 +48,7 @@ pub(super) fn advertised_to(app: &App, permit: &Permit) -> AgentExtension {
         })
         .collect();
     AgentExtension {
-        params: Some(json!({"version": app.program.version(), "methods": methods})),
+        params: Some(json!({"version": crate::VERSION, "methods": methods})),
         ..advertised()
     }
 }

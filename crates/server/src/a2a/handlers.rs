@@ -1,4 +1,4 @@
-//! The methods of the protocol, whichever binding they come by.
+//! The methods of the protocol, independent of the binding.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::gate::Permit;
 const DEFAULT_PAGE_SIZE: i64 = 50;
 const MAX_PAGE_SIZE: i64 = 100;
 
-/// What a method returns.
+/// The result of a method: one response or a stream.
 pub(crate) enum MethodResult {
     Response(Box<MethodResponse>),
     Updates(UpdateStream),
@@ -59,8 +59,8 @@ pub(crate) struct PushConfigList {
     pub(super) next_page_token: &'static str,
 }
 
-/// What a method needs in the namespace of the task. Push configurations may hold secrets of their creator, so reading
-/// them needs more than reading the task.
+/// The permission that a method needs in the namespace of the task. Push configurations may hold secrets of their
+/// creator, so reading them needs more than reading the task.
 pub(super) const fn permission_of(method: Method) -> Permission {
     match method {
         Method::GetTask
@@ -82,7 +82,7 @@ pub(crate) struct MethodCall {
     pub(crate) app: Arc<App>,
     pub(crate) permit: Permit,
     pub(crate) method: Method,
-    /// The version that the caller speaks; the parameters are those of 1.0 in any case.
+    /// The protocol version of the caller; the parameters are converted to 1.0 in any case.
     pub(crate) version: ProtocolVersion,
     pub(crate) params: Map<String, Value>,
 }
@@ -128,7 +128,7 @@ impl MethodCall {
     }
 }
 
-/// Carries out a call.
+/// Runs a method.
 pub(crate) async fn handle(call: MethodCall) -> Result<MethodResult, RequestError> {
     let response = match call.method {
         Method::SendMessage => MethodResponse::SendMessage(send::send(call).await?),
@@ -145,7 +145,7 @@ pub(crate) async fn handle(call: MethodCall) -> Result<MethodResult, RequestErro
         Method::DeletePushConfig => MethodResponse::Empty(push::delete(call).await?),
         Method::GetExtendedAgentCard => {
             let needed = permission_of(call.method);
-            // A caller that may look at nothing gets no card of its own.
+            // A caller that may read no tasks gets no extended card.
             if call.permit.caller().reach(Scope::Tasks, needed).is_empty() {
                 call.authorize("*").await?;
             }
@@ -169,7 +169,7 @@ async fn get(call: MethodCall) -> Result<Task, RequestError> {
 
 async fn subscribe(call: MethodCall) -> Result<UpdateStream, RequestError> {
     let id = call.task(call.fields().required_text("id")?).await?.id;
-    // Before the task is read, so that no change falls between the two.
+    // Subscribed before the task is read, so that no change is missed.
     let watch = call.app.tasks.watch(id);
     let tasks = call.app.services.tasks();
     let found = crate::blocking(move || tasks.view(id, TaskView::WHOLE)).await?;
@@ -177,7 +177,7 @@ async fn subscribe(call: MethodCall) -> Result<UpdateStream, RequestError> {
     if record.state.is_over() {
         return Err(RequestError::new(
             ErrorReason::UnsupportedOperation,
-            "the task is over: it has no more updates",
+            "the task has finished and has no more updates",
         ));
     }
     Ok(UpdateStream::after(
@@ -193,7 +193,7 @@ async fn cancel(call: MethodCall) -> Result<Task, RequestError> {
     let Some(task) = cancelled else {
         return Err(RequestError::new(
             ErrorReason::TaskNotCancelable,
-            "the task is over and cannot be cancelled",
+            "the task has finished and cannot be cancelled",
         ));
     };
     call.app.tasks.stop(id);
@@ -257,5 +257,5 @@ fn read_page_token(token: &str) -> Result<(Timestamp, String), RequestError> {
         let id: TaskId = id.parse().ok()?;
         Some((Timestamp::from_micros(moment.parse().ok()?), id.to_string()))
     };
-    read().ok_or_else(|| RequestError::invalid_params("`pageToken` is not one of ours"))
+    read().ok_or_else(|| RequestError::invalid_params("`pageToken` was not issued by this server"))
 }

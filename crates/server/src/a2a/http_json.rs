@@ -1,10 +1,10 @@
-//! HTTP+JSON below `/a2a/v1`: the methods by path.
+//! The HTTP+JSON binding below `/a2a/v1`: the path selects the method.
 
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use cleveragents_a2a::http_json::{self, Matched, Verb};
+use cleveragents_a2a::http_json::{self, MatchedRequest, Verb};
 use cleveragents_a2a::{Method, ProtocolVersion};
 use http::header;
 use http::request::Parts;
@@ -35,8 +35,8 @@ pub(super) async fn answer(
 }
 
 /// A request as the router matched it.
-fn matched<'a>(permit: &'a Permit, parts: &'a Parts) -> Matched<'a> {
-    Matched {
+fn matched<'a>(permit: &'a Permit, parts: &'a Parts) -> MatchedRequest<'a> {
+    MatchedRequest {
         verb: match parts.method {
             http::Method::GET | http::Method::HEAD => Verb::Get,
             http::Method::DELETE => Verb::Delete,
@@ -90,7 +90,7 @@ async fn call(
             Ok(([(header::CONTENT_TYPE, http_json::MEDIA_TYPE)], body).into_response())
         }
         MethodResult::Updates(updates) => {
-            let credentials = Credentials::of(&parts.headers, peer);
+            let credentials = Credentials::from_request(&parts.headers, peer);
             let write = |event: binding::Event, update: binding::Update<'_>| match update {
                 Ok(update) => event.json_data(update),
                 Err(error) => event.json_data(error.error().http_json()),

@@ -20,11 +20,14 @@ use crate::callers::Credentials;
 use crate::gate::{self, Permit};
 use crate::problem::Problem;
 
-/// Answers a GET, which is no request of JSON-RPC.
+/// Responds to a GET, which JSON-RPC does not use.
 pub(super) async fn explain(_app: Arc<App>, _request: Request) -> Result<Response, Problem> {
-    let problem = Problem::new(Code::MalformedRequest, "JSON-RPC is sent here with POST")
-        .with_status(StatusCode::METHOD_NOT_ALLOWED)
-        .with_hint("`/.well-known/agent-card.json` tells how to call");
+    let problem = Problem::new(
+        Code::MalformedRequest,
+        "this JSON-RPC endpoint supports only POST",
+    )
+    .with_status(StatusCode::METHOD_NOT_ALLOWED)
+    .with_hint("`/.well-known/agent-card.json` describes how to call this agent");
     let mut response = problem.into_response();
     response
         .headers_mut()
@@ -81,7 +84,7 @@ async fn call(
         let shown: String = name.chars().take(64).collect();
         return Err(RequestError::new(
             ErrorReason::MethodNotFound,
-            format!("there is no method `{shown}`"),
+            format!("method `{shown}` does not exist"),
         ));
     };
     if binding::version(parts)? != version {
@@ -106,7 +109,7 @@ async fn call(
             ProtocolVersion::V0_3 => success(id, &v0_3::result_from_v1(method, &json!(response))),
         },
         MethodResult::Updates(updates) => {
-            let credentials = Credentials::of(&parts.headers, peer);
+            let credentials = Credentials::from_request(&parts.headers, peer);
             let id = id.clone();
             let write =
                 move |event: binding::Event, update: binding::Update<'_>| match (update, version) {

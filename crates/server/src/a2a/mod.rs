@@ -1,8 +1,8 @@
 //! The A2A agent: other agents and programs send messages, which become tasks: turns of a conversation, or plans.
 //!
-//! Two bindings (`json_rpc.rs`, `http_json.rs`) read requests and write responses; the methods (`handlers.rs`, `send.rs`,
-//! `push.rs`) know neither. The protocol itself is the crate `cleveragents-a2a`; tasks are kept by the `TaskService` of
-//! `cleveragents-application`, so that they survive connections and servers.
+//! Two bindings (`json_rpc.rs`, `http_json.rs`) read requests and write responses; the methods (`handlers.rs`,
+//! `send.rs`, `push.rs`) are independent of them. The crate `cleveragents-a2a` defines the protocol; the `TaskService`
+//! of `cleveragents-application` stores tasks, so that they survive connections and servers.
 
 mod binding;
 mod card;
@@ -50,7 +50,7 @@ const fn route(
     }
 }
 
-/// A route of the HTTP binding. Where a task belongs is known to the handler, which asks its permit.
+/// A route of the HTTP binding. Its handler checks the permission in the namespace of the task.
 macro_rules! rest {
     ($verb:ident, $path:literal, $permission:ident, $summary:literal) => {
         route(
@@ -64,7 +64,7 @@ macro_rules! rest {
     };
 }
 
-/// The routes. The endpoint of JSON-RPC asks for what each method needs.
+/// The routes. The handler of the JSON-RPC endpoint checks the permission of each method.
 pub(crate) static ROUTES: &[Route] = &[
     route(
         Verb::Get,
@@ -87,7 +87,7 @@ pub(crate) static ROUTES: &[Route] = &[
         "/a2a",
         Permission::Read,
         Place::Open,
-        "Says how the endpoint is used",
+        "Explain how to use the endpoint",
         open!(json_rpc::explain),
     ),
     route(
@@ -103,7 +103,7 @@ pub(crate) static ROUTES: &[Route] = &[
         "/a2a/",
         Permission::Read,
         Place::Open,
-        "Says how the endpoint is used",
+        "Explain how to use the endpoint",
         open!(json_rpc::explain),
     ),
     route(
@@ -118,110 +118,120 @@ pub(crate) static ROUTES: &[Route] = &[
         Post,
         "/message:send",
         Write,
-        "Sends a message and waits for what comes of it"
+        "Send a message and wait for the result"
     ),
     rest!(
         Post,
         "/message:stream",
         Write,
-        "Sends a message and streams what comes of it"
+        "Send a message and stream the updates of its task"
     ),
     rest!(
         Get,
         "/tasks",
         Read,
-        "The tasks that the caller may see, the last changed first"
+        "List the tasks that the caller may see, last changed first"
     ),
     rest!(
         Get,
         "/tasks/{task}",
         Read,
-        "A task; with `:subscribe` its updates"
+        "Show a task; with `:subscribe`, stream its updates"
     ),
     rest!(
         Post,
         "/tasks/{task}",
         Read,
-        "`:cancel` a task, or `:subscribe` to it"
+        "Cancel a task (`:cancel`), or stream its updates (`:subscribe`)"
     ),
     rest!(
         Get,
         "/tasks/{task}/pushNotificationConfigs",
         Write,
-        "Where a task is pushed to"
+        "List the push notification configurations of a task"
     ),
     rest!(
         Post,
         "/tasks/{task}/pushNotificationConfigs",
         Write,
-        "Pushes a task somewhere"
+        "Create a push notification configuration for a task"
     ),
     rest!(
         Get,
         "/tasks/{task}/pushNotificationConfigs/{config}",
         Write,
-        "One place where a task is pushed to"
+        "Show a push notification configuration of a task"
     ),
     rest!(
         Delete,
         "/tasks/{task}/pushNotificationConfigs/{config}",
         Write,
-        "Pushes a task there no more"
+        "Delete a push notification configuration of a task"
     ),
     rest!(
         Get,
         "/extendedAgentCard",
         Read,
-        "The agent card for the caller"
+        "Show the extended agent card for the caller"
     ),
     rest!(
         Post,
         "/{tenant}/message:send",
         Write,
-        "Sends a message in a namespace"
+        "Send a message in a namespace"
     ),
     rest!(
         Post,
         "/{tenant}/message:stream",
         Write,
-        "Sends a message in a namespace and streams"
+        "Send a message in a namespace and stream the updates of its task"
     ),
-    rest!(Get, "/{tenant}/tasks", Read, "The tasks of a namespace"),
-    rest!(Get, "/{tenant}/tasks/{task}", Read, "A task of a namespace"),
+    rest!(
+        Get,
+        "/{tenant}/tasks",
+        Read,
+        "List the tasks of a namespace"
+    ),
+    rest!(
+        Get,
+        "/{tenant}/tasks/{task}",
+        Read,
+        "Show a task of a namespace"
+    ),
     rest!(
         Post,
         "/{tenant}/tasks/{task}",
         Read,
-        "Cancels a task of a namespace, or subscribes"
+        "Cancel a task of a namespace, or stream its updates"
     ),
     rest!(
         Get,
         "/{tenant}/tasks/{task}/pushNotificationConfigs",
         Write,
-        "Where a task of a namespace is pushed to"
+        "List the push notification configurations of a task of a namespace"
     ),
     rest!(
         Post,
         "/{tenant}/tasks/{task}/pushNotificationConfigs",
         Write,
-        "Pushes a task of a namespace somewhere"
+        "Create a push notification configuration for a task of a namespace"
     ),
     rest!(
         Get,
         "/{tenant}/tasks/{task}/pushNotificationConfigs/{config}",
         Write,
-        "One place where a task of a namespace is pushed to"
+        "Show a push notification configuration of a task of a namespace"
     ),
     rest!(
         Delete,
         "/{tenant}/tasks/{task}/pushNotificationConfigs/{config}",
         Write,
-        "Pushes a task of a namespace there no more"
+        "Delete a push notification configuration of a task of a namespace"
     ),
     rest!(
         Get,
         "/{tenant}/extendedAgentCard",
         Read,
-        "The agent card for the caller"
+        "Show the extended agent card for the caller"
     ),
 ];

@@ -1,46 +1,52 @@
-//! Tasks that are plans: a message that names an action creates a plan, which is driven until it waits for input or is
-//! over. What it waits for is asked of the sender of the message.
+//! Tasks that are plans: a message that names an action creates a plan, which runs until it waits for input or
+//! finishes. The sender of the message receives the questions of the plan.
 
 use std::sync::Arc;
 
 use cleveragents_a2a::{Artifact, Part};
-use cleveragents_application::{ArtifactChunk, TaskRecord, plan_of_task};
+use cleveragents_application::plan_operations::{
+    ApplyPlan, ApprovePlan, CancelPlan, ExecutePlan, PromptPlan, RejectPlan, ShowPlanDiff, UsePlan,
+};
+use cleveragents_application::{ArtifactChunk, Operation, TaskRecord, plan_of_task};
 use cleveragents_domain::identity::Caller;
-use cleveragents_domain::{Code, Plan, PlanId, PlanStage, TaskState, Waiting};
+use cleveragents_domain::{Code, Diagnose as _, Plan, PlanId, PlanStage, TaskState, Waiting};
 use serde_json::{Map, Value, json};
 
 use super::error::RequestError;
 use super::handlers::MethodCall;
 use super::run::TaskRun;
-use crate::api::operations::permitted;
 use crate::app::App;
-use crate::operations;
-use crate::program::Failure;
+use crate::failure::Failure;
+use crate::problem::Problem;
 
 /// Maximum number of phases that are run one after the other.
 const MAX_PHASES: usize = 8;
 
-/// The parameters of `plan/use` for what a message asks for.
-fn use_parameters(options: &Map<String, Value>) -> Value {
+/// The plan that a message asks for.
+fn use_request(options: &Map<String, Value>) -> UsePlan {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
     let texts = |value: Option<&Value>| match value {
-        Some(Value::Array(items)) => items.clone(),
-        Some(text @ Value::String(_)) => vec![text.clone()],
+        Some(Value::Array(items)) => items.iter().map(text).collect(),
+        Some(Value::String(text)) => vec![text.clone()],
         _ => Vec::new(),
     };
-    let arguments: Vec<Value> = match options.get("arguments") {
+    let arguments = match options.get("arguments") {
         Some(Value::Object(pairs)) => pairs
             .iter()
-            .map(|(name, value)| match value {
-                Value::String(text) => format!("{name}={text}").into(),
-                other => format!("{name}={other}").into(),
-            })
+            .map(|(name, value)| format!("{name}={}", text(value)))
             .collect(),
         other => texts(other),
     };
-    json!({
-        "action": options.get("action"), "projects": texts(options.get("projects")),
-        "arguments": arguments, "no_start": true,
-    })
+    UsePlan {
+        action: options.get("action").map(text).unwrap_or_default(),
+        projects: texts(options.get("projects")),
+        arguments,
+        no_start: true,
+        ..UsePlan::default()
+    }
 }
 
 /// Checks that the caller may create the plan that a message asks for.
@@ -53,8 +59,11 @@ pub(super) async fn authorize(
             "`cleveragents.action` must be a text",
         ));
     }
-    let parameters = Arc::new(use_parameters(options));
-    permitted(&call.app, &call.permit, "plan/use", &parameters).await?;
+    let request = use_request(options);
+    let caller = Caller::clone(call.permit.caller());
+    let context = call.app.application.for_caller(caller);
+    let prepared = crate::blocking(move || context.prepare(request).map(drop)).await;
+    prepared.map_err(|error| Problem::from_error(&error))?;
     Ok(())
 }
 
@@ -64,22 +73,25 @@ pub(super) fn cancel(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
         return;
     };
     let (app, caller, plan) = (Arc::clone(app), Arc::clone(caller), plan.to_owned());
-    crate::beside(async move {
-        let (inner, by) = (Arc::clone(&app), Arc::clone(&caller));
+    crate::spawn_task(async move {
+        let context = app.application.for_caller(Caller::clone(&caller));
+        let request = CancelPlan {
+            reference: plan,
+            reason: "its task was cancelled".to_owned(),
+        };
         let cancelled = app.run(&caller, move |cancel| {
-            let reason = json!({"reference": plan, "reason": "its task was cancelled"});
-            operations::call(&inner, &by, "plan/cancel", &reason, cancel).map_err(Into::into)
+            let cancelled = context.cancelled_by(cancel).call(request);
+            cancelled
+                .map(drop)
+                .map_err(|error| Problem::from_error(&error))
         });
-        // The plan may be over, which is what was wanted.
+        // The plan may have finished, which is fine.
         let _cancelled = cancelled.await;
     });
 }
 
-/// Works on a plan: creates it, or gives it the answer that it waits for, and drives it.
-pub(super) fn work(run: &TaskRun<'_>, task: &TaskRecord, text: &str) -> Result<(), Failure> {
-    let call = |name: &str, parameters: Value| {
-        operations::call(run.app, run.caller, name, &parameters, run.cancel)
-    };
+/// Creates the plan, or passes it the answer that it waits for, and runs it.
+pub(super) fn run_plan(run: &TaskRun<'_>, task: &TaskRecord, text: &str) -> Result<(), Failure> {
     let id = if let Some(plan) = plan_of_task(task) {
         let id: PlanId = plan
             .parse()
@@ -88,15 +100,28 @@ pub(super) fn work(run: &TaskRun<'_>, task: &TaskRecord, text: &str) -> Result<(
         if plan.stage == PlanStage::ExecuteComplete && plan.waiting.is_none() {
             match Reply::read(text) {
                 Reply::Yes => {
-                    call("plan/apply", json!({"reference": id, "yes": true}))?;
+                    call(
+                        run,
+                        ApplyPlan {
+                            reference: Some(id.to_string()),
+                            yes: true,
+                            ..ApplyPlan::default()
+                        },
+                    )?;
                 }
                 Reply::No(reason) => {
-                    call("plan/cancel", json!({"reference": id, "reason": reason}))?;
+                    call(
+                        run,
+                        CancelPlan {
+                            reference: id.to_string(),
+                            reason,
+                        },
+                    )?;
                 }
                 Reply::Other => return ask(run, APPLY),
             }
         } else if let Some(waiting) = &plan.waiting
-            && !answer(&call, id, waiting, text)?
+            && !answer(run, id, waiting, text)?
         {
             let question = format!("{}. Answer yes or no.", waiting.sentence());
             return ask(run, &question);
@@ -104,19 +129,22 @@ pub(super) fn work(run: &TaskRun<'_>, task: &TaskRecord, text: &str) -> Result<(
         id
     } else {
         let options = task.metadata.as_object().cloned().unwrap_or_default();
-        let created = call("plan/use", use_parameters(&options))?;
-        let id: PlanId = created
-            .get("plan_id")
-            .and_then(Value::as_str)
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| Failure::new(Code::Internal, "the plan that was made has no id"))?;
+        let id = call(run, use_request(&options))?.plan_id;
         run.tasks.assign_plan(task, run.app.tasks.runner(), id)?;
         id
     };
-    drive(run, id, &call)
+    drive(run, id)
 }
 
-const APPLY: &str = "The plan was carried out in its sandbox. Apply what it did to the real files? Answer yes or no.";
+/// Calls an operation for the sender of the message.
+fn call<O: Operation>(run: &TaskRun<'_>, request: O) -> Result<O::Response, Failure> {
+    let context = run.app.application.for_caller(Caller::clone(run.caller));
+    let done = context.cancelled_by(run.cancel).call(request);
+    done.map_err(|error| Failure::from_error(&error))
+}
+
+const APPLY: &str =
+    "The plan was executed in its sandbox. Apply its changes to the real files? Answer yes or no.";
 
 fn read(run: &TaskRun<'_>, id: PlanId) -> Result<Plan, Failure> {
     run.services.plans().get(id)?.ok_or_else(|| {
@@ -132,7 +160,7 @@ fn ask(run: &TaskRun<'_>, question: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A reply to a question that is answered with yes or no.
+/// An answer to a yes-or-no question.
 enum Reply {
     Yes,
     No(String),
@@ -155,31 +183,45 @@ impl Reply {
     }
 }
 
-type Calling<'a> = dyn Fn(&str, Value) -> Result<Value, Failure> + 'a;
-
-/// Gives a plan an answer. `false` when the text answers nothing.
-fn answer(call: &Calling<'_>, id: PlanId, waiting: &Waiting, text: &str) -> Result<bool, Failure> {
+/// Passes an answer to a plan. `false` if the text does not answer the question.
+fn answer(run: &TaskRun<'_>, id: PlanId, waiting: &Waiting, text: &str) -> Result<bool, Failure> {
+    let approve = |answer| ApprovePlan {
+        reference: Some(id.to_string()),
+        answer,
+    };
     match (waiting, Reply::read(text)) {
         (Waiting::Question { .. }, _) => {
-            call("plan/approve", json!({"reference": id, "answer": text}))?;
+            call(run, approve(Some(text.to_owned())))?;
         }
         (Waiting::Guidance { .. }, _) => {
-            call("plan/prompt", json!({"reference": id, "guidance": text}))?;
+            call(
+                run,
+                PromptPlan {
+                    reference: id.to_string(),
+                    guidance: text.to_owned(),
+                },
+            )?;
         }
         (_, Reply::Yes) => {
-            call("plan/approve", json!({"reference": id}))?;
+            call(run, approve(None))?;
         }
         (_, Reply::No(reason)) => {
-            call("plan/reject", json!({"reference": id, "reason": reason}))?;
+            call(
+                run,
+                RejectPlan {
+                    reference: Some(id.to_string()),
+                    reason: Some(reason),
+                },
+            )?;
         }
         (_, Reply::Other) => return Ok(false),
     }
     Ok(true)
 }
 
-/// Drives a plan until it waits, is over, or makes no progress.
-fn drive(run: &TaskRun<'_>, id: PlanId, call: &Calling<'_>) -> Result<(), Failure> {
-    let mut result = Value::Null;
+/// Runs a plan until it waits, finishes, or makes no progress.
+fn drive(run: &TaskRun<'_>, id: PlanId) -> Result<(), Failure> {
+    let mut result = None;
     for _ in 0..MAX_PHASES {
         let before = read(run, id)?;
         if before.stage.is_terminal()
@@ -188,7 +230,16 @@ fn drive(run: &TaskRun<'_>, id: PlanId, call: &Calling<'_>) -> Result<(), Failur
         {
             break;
         }
-        result = run.app.program.drive(run.caller, id, run.cancel)?;
+        let request = ExecutePlan {
+            reference: Some(id.to_string()),
+            ..ExecutePlan::default()
+        };
+        match call(run, request) {
+            Ok(done) => result = Some(done),
+            // The plan stores what it waits for; the question is sent below.
+            Err(failure) if failure.code() == Code::PlanWaiting => break,
+            Err(failure) => return Err(failure),
+        }
         if run.cancel.is_cancelled() {
             return Err(Failure::new(Code::PlanCancelled, "the plan was stopped"));
         }
@@ -200,11 +251,15 @@ fn drive(run: &TaskRun<'_>, id: PlanId, call: &Calling<'_>) -> Result<(), Failur
     let plan = read(run, id)?;
     if plan.stage.is_terminal() || plan.stage == PlanStage::ExecuteComplete {
         // A plan that changed nothing has no diff.
-        if let Ok(diff) = call("plan/diff", json!({"reference": id})) {
-            run.add_artifact(artifact("diff", diff), None)?;
+        let diff = ShowPlanDiff {
+            reference: Some(id.to_string()),
+            stat: false,
+        };
+        if let Ok(diff) = call(run, diff) {
+            run.add_artifact(artifact("diff", json!(diff)), None)?;
         }
-        if !result.is_null() {
-            run.add_artifact(artifact("result", result), None)?;
+        if let Some(result) = result {
+            run.add_artifact(artifact("result", json!(result)), None)?;
         }
     }
     match (plan.stage, &plan.waiting) {
@@ -212,7 +267,7 @@ fn drive(run: &TaskRun<'_>, id: PlanId, call: &Calling<'_>) -> Result<(), Failur
             run.change_state(TaskState::Completed, None)?;
         }
         (stage, _) if stage.is_terminal() => {
-            run.change_state(TaskState::Canceled, Some("the plan was given up"))?;
+            run.change_state(TaskState::Canceled, Some("the plan was cancelled"))?;
         }
         (_, Some(waiting)) => return ask(run, &waiting.sentence()),
         (PlanStage::ExecuteComplete, None) => return ask(run, APPLY),

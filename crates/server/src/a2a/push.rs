@@ -9,7 +9,7 @@ use cleveragents_a2a::{
 };
 use cleveragents_application::{PendingPush, PushDelivery, PushFailure};
 use cleveragents_domain::{TaskId, Timestamp};
-use cleveragents_outbound::{self as outbound, Refused};
+use cleveragents_outbound::{self as outbound, AddressError};
 use futures_util::StreamExt as _;
 
 use super::error::RequestError;
@@ -28,7 +28,7 @@ const PAGE: u64 = 256;
 /// Poll interval for updates of other processes.
 const POLL: Duration = Duration::from_secs(5);
 
-/// Reads where a caller wants updates, and refuses addresses that may not be called.
+/// Reads a push notification configuration, and refuses addresses that the server must not call.
 pub(super) fn read_config(
     call: &MethodCall,
     fields: Fields<'_>,
@@ -86,7 +86,7 @@ async fn all(call: &MethodCall) -> Result<Vec<PushNotificationConfig>, RequestEr
 pub(super) async fn get(call: MethodCall) -> Result<PushNotificationConfig, RequestError> {
     let mut all = all(&call).await?;
     let Some(id) = call.fields().id("id")? else {
-        // 0.3 may leave the id out when there is one only.
+        // 0.3 may leave the id out if there is only one.
         return match (call.version, all.len(), all.pop()) {
             (ProtocolVersion::V0_3, 1, Some(only)) => Ok(only),
             _ => Err(RequestError::invalid_params("`id` is missing")),
@@ -103,7 +103,7 @@ pub(super) async fn get(call: MethodCall) -> Result<PushNotificationConfig, Requ
 }
 
 pub(super) async fn list(call: MethodCall) -> Result<PushConfigList, RequestError> {
-    // There are never more than fit on a page.
+    // All configurations of a task fit on one page.
     call.fields().integer("pageSize")?;
     Ok(PushConfigList {
         configs: all(&call).await?,
@@ -156,7 +156,7 @@ async fn deliver(app: Arc<App>, push: PendingPush) {
     let outcome = send(&app, &delivery).await;
     let tasks = app.services.tasks();
     let stored = crate::blocking(move || tasks.finish_push(&push, outcome));
-    // Without the database it is delivered again when the claim expires.
+    // If the database does not respond, the update is delivered again when the claim expires.
     let _stored = stored.await;
 }
 
@@ -165,7 +165,7 @@ async fn send(app: &App, delivery: &PushDelivery) -> Result<(), PushFailure> {
     let target = outbound::resolve(&config.url, app.options.allow_private_addresses)
         .await
         .map_err(|refused| PushFailure {
-            is_transient: matches!(refused, Refused::Unresolved),
+            is_transient: matches!(refused, AddressError::Unresolved),
             reason: refused.to_string(),
         })?;
     let mut request = target
@@ -192,7 +192,7 @@ async fn send(app: &App, delivery: &PushDelivery) -> Result<(), PushFailure> {
     match request.body(delivery.body.to_string()).send().await {
         Ok(answer) if answer.status().is_success() => Ok(()),
         Ok(answer) => Err(PushFailure {
-            reason: format!("it answered {}", answer.status()),
+            reason: format!("it responded {}", answer.status()),
             is_transient: answer.status().is_server_error()
                 || matches!(answer.status().as_u16(), 408 | 425 | 429),
         }),

@@ -1,5 +1,4 @@
-//! Starting and stopping the A2A side of a server: its lease, the tasks of servers that are gone, and changes that other
-//! servers make.
+//! Starting and stopping the A2A part of a server: its lease, tasks of dead servers, and changes by other servers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use cleveragents_domain::{Code, LeaseSubject, ProcessId, TaskId, TaskState, Ttl}
 use super::{push, run};
 use crate::app::App;
 use crate::driving;
-use crate::program::Failure;
+use crate::failure::Failure;
 
 /// How long a server counts as alive without renewing its lease.
 const LEASE_SECONDS: u32 = 30;
@@ -21,7 +20,7 @@ const LEASE_SECONDS: u32 = 30;
 const POLL: Duration = Duration::from_millis(500);
 const POLLS_BETWEEN_TAKEOVERS: u32 = 20;
 
-/// Takes the lease of this server, resumes tasks of servers that are gone, and starts to watch.
+/// Takes the lease of this server, resumes tasks of dead servers, and starts to watch for changes.
 pub(crate) async fn begin(app: &Arc<App>) -> Result<(), Failure> {
     let leases = app.services.leases();
     let lease = crate::blocking(move || {
@@ -30,7 +29,7 @@ pub(crate) async fn begin(app: &Arc<App>) -> Result<(), Failure> {
         let subject = LeaseSubject::new(SERVER_LEASE, ProcessId::generate());
         leases
             .acquire(subject, ttl)
-            .map_err(|error| Failure::of(&error))
+            .map_err(|error| Failure::from_error(&error))
     })
     .await?;
     app.tasks.hold(lease);
@@ -47,14 +46,14 @@ pub(crate) async fn end(app: &Arc<App>) {
     }
 }
 
-/// Resumes the tasks of servers that are gone. A task whose caller has no valid token any more fails.
+/// Resumes tasks of dead servers. A task whose caller has no valid token any more fails.
 async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
     let inner = Arc::clone(app);
     let taken = crate::blocking(move || {
         let tasks = inner.services.tasks();
         let taken = tasks
             .take_over_orphans(inner.tasks.runner())
-            .map_err(|error| Failure::of(&error))?;
+            .map_err(|error| Failure::from_error(&error))?;
         taken
             .into_iter()
             .map(|task| Ok((caller(&inner, &task.identity)?, task)))
@@ -68,7 +67,7 @@ async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
         }
         let (inner, id) = (Arc::clone(app), task.id);
         crate::blocking(move || {
-            let why = "the server ended, and who asked may not ask any more";
+            let why = "the server stopped, and the caller's token is no longer valid";
             let (tasks, runner) = (inner.services.tasks(), inner.tasks.runner());
             let failed = tasks.change_state(id, runner, TaskState::Failed, Some(why));
             inner.tasks.wake(id);
@@ -79,7 +78,7 @@ async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The caller of a request that a server left when it died, with the roles of today.
+/// The caller of a request of a dead server, with its current roles.
 pub(crate) fn caller(app: &App, identity: &str) -> Result<Option<Arc<Caller>>, Failure> {
     if identity == app.services.identity() && app.options.insecure_local {
         return Ok(Some(Arc::new(Caller::local(identity))));
@@ -87,16 +86,16 @@ pub(crate) fn caller(app: &App, identity: &str) -> Result<Option<Arc<Caller>>, F
     Ok(app.services.tokens().caller(identity)?.map(Arc::new))
 }
 
-/// Notices what other servers do: wakes the subscribers of tasks that changed, stops tasks that were cancelled
-/// elsewhere, and takes over from servers that died.
+/// Watches other servers: wakes the subscribers of changed tasks, stops tasks that were cancelled elsewhere, and takes
+/// over from dead servers.
 async fn watch(app: Arc<App>) {
     let mut seen: HashMap<TaskId, u64> = HashMap::new();
     let mut round = 0_u32;
     loop {
         tokio::time::sleep(POLL).await;
         round = round.wrapping_add(1);
-        if round.is_multiple_of(POLLS_BETWEEN_TAKEOVERS) && !app.ending.is_near() {
-            // The next round tries again.
+        if round.is_multiple_of(POLLS_BETWEEN_TAKEOVERS) && !app.shutdown.has_started() {
+            // The next round retries.
             let _taken = take_over(&app).await;
             let _taken = driving::take_over(&app).await;
         }

@@ -1,5 +1,5 @@
-//! [`TaskRegistry`]: the tasks that this server works on, and which tasks have subscribers. The database has the
-//! tasks; this wakes those who wait for a change.
+//! [`TaskRegistry`]: the tasks that this server runs, and which tasks have subscribers. The database stores the tasks;
+//! the registry wakes subscribers on changes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -49,7 +49,7 @@ pub(super) struct RunningTask<'a> {
 impl Drop for RunningTask<'_> {
     fn drop(&mut self) {
         lock(&self.registry.running).remove(&self.id);
-        // A subscriber may have waited only because the task ran.
+        // Some subscribers wait only for the task to stop running.
         self.registry.wake(self.id);
     }
 }

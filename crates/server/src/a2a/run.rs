@@ -1,10 +1,11 @@
-//! Working on a task: a turn of its conversation, or its plan.
+//! Running a task: a turn of its conversation, or its plan.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cleveragents_application::{
-    ArtifactChunk, Services, TaskRecord, TaskService, TurnStart, prompt_text,
+    AgentEvent, ArtifactChunk, FrontEnd, MessageActor, MessageOutcome, MessageTurn, Observer,
+    Services, TaskRecord, TaskService, TurnStart, prompt_text,
 };
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, SessionId, TaskId, TaskKind, TaskState};
@@ -14,19 +15,19 @@ use serde_json::Value;
 use super::send::answer;
 use super::{conformance, plan};
 use crate::app::App;
+use crate::failure::Failure;
 use crate::problem::Problem;
-use crate::program::{Failure, Listener, Tell, Told};
 
-/// How long text of an answer is collected before it is stored, and how much.
+/// Maximum time, and amount of text, that is collected before a chunk of an answer is stored.
 const COLLECT_TIME: Duration = Duration::from_millis(150);
 const COLLECT_BYTES: usize = 1 << 10;
 
-/// Starts to work on a task, without waiting for it.
+/// Starts to run a task, without waiting for it.
 pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
     let (app, caller) = (Arc::clone(app), Arc::clone(caller));
     let (id, session) = (task.id, task.subject.parse::<SessionId>().ok());
-    crate::beside(async move {
-        let worker = crate::beside(run_in_turn(
+    crate::spawn_task(async move {
+        let worker = crate::spawn_task(run_in_turn(
             Arc::clone(&app),
             Arc::clone(&caller),
             id,
@@ -34,10 +35,10 @@ pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
         ));
         let why = match worker.await {
             Ok(Ok(())) => return,
-            // The next server continues with it.
+            // The next server resumes it.
             Ok(Err(problem)) if problem.code == Code::ServerEnding.as_str() => return,
             Ok(Err(problem)) => problem.detail,
-            Err(_) => "something went wrong inside the server".to_owned(),
+            Err(_) => "internal server error".to_owned(),
         };
         let tasks = app.services_of(&caller).tasks();
         let failed = crate::blocking(move || {
@@ -45,7 +46,7 @@ pub(super) fn start(app: &Arc<App>, caller: &Arc<Caller>, task: &TaskRecord) {
             app.tasks.wake(id);
             failed
         });
-        // Without the database nothing can be stored; the next start finds the task.
+        // If the database does not respond, the next start of a server finds the task.
         let _stored = failed.await;
     });
 }
@@ -71,15 +72,15 @@ async fn run_in_turn(
             id,
             cancel,
         };
-        run.run().map_err(|failure| Problem::of(&failure))
+        run.run().map_err(|failure| Problem::from_error(&failure))
     })
     .await
 }
 
-/// The work of this server on a task.
+/// A run of a task by this server.
 pub(super) struct TaskRun<'a> {
     pub(super) app: &'a Arc<App>,
-    /// Acting as the caller.
+    /// The services, acting as the caller.
     pub(super) services: Services,
     pub(super) tasks: TaskService,
     pub(super) caller: &'a Arc<Caller>,
@@ -89,7 +90,7 @@ pub(super) struct TaskRun<'a> {
 
 impl TaskRun<'_> {
     fn run(&self) -> Result<(), Failure> {
-        // Registered before the state changes: a cancellation either prevents that or finds what to stop.
+        // Registered before the state changes: a cancellation either prevents the change or finds the run to stop.
         let _running = self.app.tasks.start(self.id, self.cancel);
         let Some(before) = self.tasks.get(self.id)? else {
             return Ok(());
@@ -103,9 +104,9 @@ impl TaskRun<'_> {
         let Some(task) = task else {
             return Ok(());
         };
-        match self.work(&task, is_new) {
+        match self.execute(&task, is_new) {
             Err(failure) if !self.is_interrupted() => {
-                let why = Problem::of(&failure).detail;
+                let why = Problem::from_error(&failure).detail;
                 self.change_state(TaskState::Failed, Some(&why))?;
                 Ok(())
             }
@@ -113,19 +114,21 @@ impl TaskRun<'_> {
         }
     }
 
-    fn work(&self, task: &TaskRecord, is_new: bool) -> Result<(), Failure> {
+    fn execute(&self, task: &TaskRecord, is_new: bool) -> Result<(), Failure> {
         let request = self.tasks.last_request(self.id)?;
         let parts = request.as_ref().map(|request| request.parts.as_slice());
         let text = prompt_text(parts.unwrap_or_default()).unwrap_or_default();
         if task.kind == TaskKind::Plan {
-            return plan::work(self, task, &text);
+            return plan::run_plan(self, task, &text);
         }
         if self.app.options.conformance.is_some() {
             let id = request.map_or_else(String::new, |request| request.message_id);
-            return conformance::work(self, &id);
+            return conformance::run_script(self, &id);
         }
-        let named = task.metadata.get("actor").and_then(Value::as_str);
-        let actor = named.or(self.app.options.actor.as_deref());
+        let requested = task.metadata.get("actor").and_then(Value::as_str);
+        let requested = requested.map(|name| MessageActor::Requested(name.to_owned()));
+        let configured = self.app.options.actor.clone();
+        let actor = requested.or_else(|| configured.map(MessageActor::Configured));
         self.turn(task, text, actor, is_new)
     }
 
@@ -134,7 +137,7 @@ impl TaskRun<'_> {
         &self,
         task: &TaskRecord,
         text: String,
-        actor: Option<&str>,
+        actor: Option<MessageActor>,
         is_new: bool,
     ) -> Result<(), Failure> {
         let session: SessionId = task
@@ -150,33 +153,49 @@ impl TaskRun<'_> {
                 return self.add_artifact(chunk, Some(TaskState::Completed));
             }
         };
-        let stream = AnswerStream {
-            run: self,
+        let stream = Arc::new(AnswerStream {
+            writer: self.writer(),
             state: Mutex::default(),
-        };
-        let told = self.app.program.tell(&Tell {
-            caller: self.caller,
+        });
+        let context = self.app.application.for_caller(Caller::clone(self.caller));
+        let context = context
+            .with_front_end(FrontEnd {
+                observer: Arc::clone(&stream) as _,
+                ..FrontEnd::default()
+            })
+            .cancelled_by(self.cancel);
+        let message = MessageTurn {
             session,
             prompt,
-            actor: actor.map(str::to_owned),
-            is_actor_given: task.metadata.get("actor").is_none() && actor.is_some(),
-            listener: &stream,
-            cancel: self.cancel,
-        })?;
-        match told {
-            Told::Answered { text } => stream.finish(&text)?,
-            Told::Waiting { question } => {
+            actor,
+        };
+        match message
+            .run(&context)
+            .map_err(|error| Failure::from_error(&error))?
+        {
+            MessageOutcome::Answered(text) => stream.finish(&text)?,
+            MessageOutcome::Waiting(question) => {
                 self.change_state(TaskState::InputRequired, Some(&question))?;
             }
-            Told::Stopped if self.is_interrupted() => {}
-            Told::Stopped => {
+            MessageOutcome::Cancelled if self.is_interrupted() => {}
+            MessageOutcome::Cancelled => {
                 self.change_state(TaskState::Canceled, Some("the turn was stopped"))?;
             }
         }
         Ok(())
     }
 
-    /// Changes the state, unless the task is over or another server's; then the work is cancelled.
+    /// Adds artifacts to the task.
+    fn writer(&self) -> ArtifactWriter {
+        ArtifactWriter {
+            app: Arc::clone(self.app),
+            tasks: self.tasks.clone(),
+            id: self.id,
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    /// Changes the state. If the task has finished or belongs to another server, cancels the run instead.
     pub(super) fn change_state(
         &self,
         state: TaskState,
@@ -191,13 +210,33 @@ impl TaskRun<'_> {
         Ok(changed)
     }
 
-    /// Adds a chunk of an artifact, and may end the task with it. Cancels the work when the task is over or another
-    /// server's.
+    /// Adds a chunk of an artifact, and may finish the task with it.
     pub(super) fn add_artifact(
         &self,
         chunk: ArtifactChunk,
         then: Option<TaskState>,
     ) -> Result<(), Failure> {
+        self.writer().add(chunk, then)
+    }
+
+    /// Whether the server is stopping, so that the next one resumes the task.
+    fn is_interrupted(&self) -> bool {
+        self.cancel.is_cancelled() && self.app.shutdown.has_started()
+    }
+}
+
+/// Adds artifacts to a task while this server runs it.
+struct ArtifactWriter {
+    app: Arc<App>,
+    tasks: TaskService,
+    id: TaskId,
+    cancel: Cancel,
+}
+
+impl ArtifactWriter {
+    /// Adds a chunk of an artifact, and may finish the task with it. If the task has finished or belongs to another
+    /// server, cancels the run instead.
+    fn add(&self, chunk: ArtifactChunk, then: Option<TaskState>) -> Result<(), Failure> {
         let runner = self.app.tasks.runner();
         let added = self.tasks.add_artifact(self.id, runner, chunk, then)?;
         self.app.tasks.wake(self.id);
@@ -206,23 +245,18 @@ impl TaskRun<'_> {
         }
         Ok(())
     }
-
-    /// Whether the server ends, so that the next one resumes the task.
-    fn is_interrupted(&self) -> bool {
-        self.cancel.is_cancelled() && self.app.ending.is_near()
-    }
 }
 
-/// Stores an answer piece by piece while it comes.
-struct AnswerStream<'a> {
-    run: &'a TaskRun<'a>,
+/// Stores an answer chunk by chunk while it is generated.
+struct AnswerStream {
+    writer: ArtifactWriter,
     state: Mutex<CollectedText>,
 }
 
 struct CollectedText {
-    /// What is stored.
+    /// Text that is stored.
     stored: String,
-    /// What is not stored yet.
+    /// Text that is not stored yet.
     text: String,
     since: Instant,
     is_first: bool,
@@ -253,10 +287,23 @@ impl CollectedText {
     }
 }
 
-impl Listener for AnswerStream<'_> {
-    fn text(&self, piece: &str) {
+impl Observer for AnswerStream {
+    fn event(&self, event: &AgentEvent) {
+        match event {
+            AgentEvent::Text { text, .. } => self.add_text(text),
+            event if event.restarts_answer() => {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                *state = CollectedText::default();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl AnswerStream {
+    fn add_text(&self, piece: &str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // The longer the answer the more is collected: the whole answer is written with each chunk.
+        // The longer the answer, the larger the chunks: each chunk rewrites the whole answer.
         let enough = COLLECT_BYTES.max(state.stored.len() / 4);
         // The last chunk is stored at the end.
         let is_enough = state.text.len() >= enough || state.since.elapsed() >= COLLECT_TIME;
@@ -264,19 +311,12 @@ impl Listener for AnswerStream<'_> {
         state.text.push_str(piece);
         drop(state);
         if let Some(chunk) = chunk {
-            // What could not be stored now is part of the whole answer at the end.
-            let _stored = self.run.add_artifact(chunk, None);
+            // A chunk that fails to be stored is part of the whole answer at the end.
+            let _stored = self.writer.add(chunk, None);
         }
     }
 
-    fn reset(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = CollectedText::default();
-    }
-}
-
-impl AnswerStream<'_> {
-    /// Stores the rest, or the whole answer if what is stored is not its beginning.
+    /// Stores the rest, or the whole answer if the stored text is not a prefix of it.
     fn finish(&self, text: &str) -> Result<(), Failure> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = text.strip_prefix(state.stored.as_str()).map(str::to_owned);
@@ -288,6 +328,6 @@ impl AnswerStream<'_> {
             _ => ArtifactChunk::whole(answer(text)),
         };
         drop(state);
-        self.run.add_artifact(chunk, Some(TaskState::Completed))
+        self.writer.add(chunk, Some(TaskState::Completed))
     }
 }

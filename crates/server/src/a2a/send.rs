@@ -1,4 +1,4 @@
-//! Sending a message: it begins a task or answers one, in one unit of work, and then this server works on the task.
+//! Sending a message: stores it with the task that it starts or answers in one unit of work, then runs the task.
 
 use std::sync::Arc;
 
@@ -19,28 +19,28 @@ use super::handlers::MethodCall;
 use super::registry::TaskWatch;
 use super::stream::UpdateStream;
 use super::{conformance, plan, push, run};
-use crate::app::{App, ending};
+use crate::app::{App, stopping};
 
 /// The actor that repeats the message.
 pub const ECHO: &str = "builtin/echo";
 
-/// Media types of parts that are accepted, and of results. All of them become text.
+/// Accepted media types of message parts, and of results. All parts become text.
 pub(super) const MEDIA_TYPES: [&str; 2] = ["text/plain", "application/json"];
 
 /// The id and the name of the artifact with the answer of a turn.
 const ANSWER: &str = "answer";
 
-/// What a message led to.
-enum Sent {
-    Task(Box<SentTask>),
+/// The result of a message: a task, or an answer without one.
+enum SendOutcome {
+    Task(Box<AcceptedTask>),
     /// An answer without a task.
     Message(Box<Message>),
 }
 
 /// The task of a message.
-struct SentTask {
+struct AcceptedTask {
     record: TaskRecord,
-    /// The task as it is with the message; `None` when it is not needed.
+    /// The task including the message; `None` if the caller does not need it.
     snapshot: Option<Task>,
     /// The completed task, if it was answered at once.
     completed: Option<Task>,
@@ -55,8 +55,8 @@ pub(super) async fn send(call: MethodCall) -> Result<StreamResponse, RequestErro
     let is_immediate = configuration.flag("returnImmediately")?;
     let history = configuration.history_length()?;
     let sent = match accept(&call, Snapshot::Unanswered).await? {
-        Sent::Message(message) => return Ok(StreamResponse::Message(*message)),
-        Sent::Task(sent) => *sent,
+        SendOutcome::Message(message) => return Ok(StreamResponse::Message(*message)),
+        SendOutcome::Task(sent) => *sent,
     };
     if let Some(completed) = sent.completed {
         return Ok(StreamResponse::Task(completed));
@@ -71,8 +71,8 @@ pub(super) async fn send(call: MethodCall) -> Result<StreamResponse, RequestErro
 /// `SendStreamingMessage`.
 pub(super) async fn stream(call: MethodCall) -> Result<UpdateStream, RequestError> {
     match accept(&call, Snapshot::Created).await? {
-        Sent::Message(message) => Ok(UpdateStream::only(call.app, *message)),
-        Sent::Task(sent) => {
+        SendOutcome::Message(message) => Ok(UpdateStream::only(call.app, *message)),
+        SendOutcome::Task(sent) => {
             let missing = || RequestError::new(ErrorReason::Internal, "the task was not read back");
             let snapshot = sent.snapshot.ok_or_else(missing)?;
             let (app, record, watch) = (call.app, &sent.record, sent.watch);
@@ -81,7 +81,7 @@ pub(super) async fn stream(call: MethodCall) -> Result<UpdateStream, RequestErro
     }
 }
 
-/// Waits until no server works on a task any more, and returns it.
+/// Waits until no server runs a task any more, and returns it.
 async fn wait(
     app: &Arc<App>,
     id: TaskId,
@@ -90,8 +90,8 @@ async fn wait(
 ) -> Result<Task, RequestError> {
     let view = TaskView::with_history(history);
     loop {
-        // Asked once: if the end came near after the look, the wait below has to notice.
-        let is_ending = app.ending.is_near();
+        // Read once: if the shutdown starts after the read, the wait below must notice it.
+        let is_ending = app.shutdown.has_started();
         let is_last_look = is_ending && !app.tasks.is_running(id);
         let tasks = app.services.tasks();
         let found = crate::blocking(move || tasks.view_settled(id, view, is_last_look));
@@ -100,16 +100,16 @@ async fn wait(
         }
         tokio::select! {
             () = watch.changed() => {}
-            () = app.ending.near(), if !is_ending => {}
+            () = app.shutdown.started(), if !is_ending => {}
         }
     }
 }
 
-/// Checks a message, stores it with the task that it begins or answers, and starts to work on the task.
-async fn accept(call: &MethodCall, snapshot: Snapshot) -> Result<Sent, RequestError> {
+/// Checks a message, stores it with the task that it starts or answers, and starts to run the task.
+async fn accept(call: &MethodCall, snapshot: Snapshot) -> Result<SendOutcome, RequestError> {
     let app = &call.app;
-    if app.ending.is_near() {
-        return Err(ending().into());
+    if app.shutdown.has_started() {
+        return Err(stopping().into());
     }
     let fields = call.fields();
     let message = fields
@@ -161,7 +161,7 @@ fn check_media_types(message: &Message) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// A message without a task begins one. `text` is the text of the message.
+/// Starts a task for a message without one. `text` is the text of the message.
 async fn create(
     call: &MethodCall,
     message: Message,
@@ -169,7 +169,7 @@ async fn create(
     push: Option<PushNotificationConfig>,
     history: Option<u64>,
     snapshot: Snapshot,
-) -> Result<Sent, RequestError> {
+) -> Result<SendOutcome, RequestError> {
     let app = &call.app;
     let namespace = namespace(call, &message)?;
     call.authorize(&namespace).await?;
@@ -178,7 +178,9 @@ async fn create(
     {
         let fresh = || SessionId::generate().to_string();
         let context = message.context_id.unwrap_or_else(fresh);
-        return Ok(Sent::Message(Box::new(agent_message(&context, None, text))));
+        return Ok(SendOutcome::Message(Box::new(agent_message(
+            &context, None, text,
+        ))));
     }
     let options = task_options(&message).cloned().unwrap_or_default();
     let kind = if options.contains_key("action") {
@@ -208,7 +210,7 @@ async fn create(
         Some(_) => app.tasks.wake(id),
         None => run::start(app, call.permit.caller(), &created.record),
     }
-    Ok(Sent::Task(Box::new(SentTask {
+    Ok(SendOutcome::Task(Box::new(AcceptedTask {
         record: created.record,
         snapshot: created.snapshot,
         completed: created.completed,
@@ -216,7 +218,7 @@ async fn create(
     })))
 }
 
-/// The answer of an actor that needs nothing but the message. It is stored with the message, in one unit of work.
+/// The answer of an actor that needs only the message. It is stored with the message, in one unit of work.
 fn immediate_answer(
     app: &App,
     kind: TaskKind,
@@ -248,13 +250,13 @@ fn namespace(call: &MethodCall, message: &Message) -> Result<String, RequestErro
         .ok_or_else(|| RequestError::invalid_params("name the namespace of the task as `tenant`"))
 }
 
-/// A message for a task answers what the task waits for.
+/// Passes a message to its task, which waits for it.
 async fn reply(
     call: &MethodCall,
     message: Message,
     push: Option<PushNotificationConfig>,
     history: Option<u64>,
-) -> Result<Sent, RequestError> {
+) -> Result<SendOutcome, RequestError> {
     let app = &call.app;
     let task = call
         .task(message.task_id.as_deref().unwrap_or_default())
@@ -277,7 +279,7 @@ async fn reply(
     let (record, snapshot) = crate::blocking(move || tasks.reply(id, reply)).await?;
     app.tasks.wake(id);
     run::start(app, call.permit.caller(), &record);
-    Ok(Sent::Task(Box::new(SentTask {
+    Ok(SendOutcome::Task(Box::new(AcceptedTask {
         record,
         snapshot: Some(snapshot),
         completed: None,

@@ -1,5 +1,5 @@
 //! [`UpdateStream`]: the updates of a task for a subscriber. They are read from the database, so it does not matter
-//! which server works on the task, nor whether this one was restarted meanwhile.
+//! which server runs the task, nor whether this server was restarted meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::registry::TaskWatch;
 use crate::app::App;
 use crate::callers::Credentials;
 
-/// Poll interval for the last update when the server is about to end.
+/// Poll interval for the last update while the server is stopping.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
 /// Maximum number of updates that are read at once.
@@ -88,7 +88,7 @@ impl UpdateStream {
         state.is_over() || (self.ends_when_waiting && state.is_waiting())
     }
 
-    /// The next update; `None` after the last. May be dropped while it waits, and called again.
+    /// The next update; `None` after the last one. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Result<StreamResponse, RequestError>> {
         loop {
             if let Some(update) = self.ready.pop_front() {
@@ -101,8 +101,9 @@ impl UpdateStream {
             if self.is_over || self.watch.is_none() {
                 return None;
             }
-            // Checked before the updates are read: a task that stopped running has stored them all by now.
-            let is_last_read = self.app.ending.is_near() && !self.app.tasks.is_running(self.id);
+            // Checked before the updates are read: a task that no longer runs has stored all of them.
+            let is_last_read =
+                self.app.shutdown.has_started() && !self.app.tasks.is_running(self.id);
             match self.read().await {
                 Ok(found) => {
                     self.next += found.len() as u64;
@@ -119,13 +120,13 @@ impl UpdateStream {
             if is_last_read {
                 return None;
             }
-            let near = self.app.ending.near();
-            let is_ending = self.app.ending.is_near();
+            let near = self.app.shutdown.started();
+            let is_ending = self.app.shutdown.has_started();
             if let Some(watch) = &mut self.watch {
                 tokio::select! {
                     () = watch.changed() => {}
                     () = near, if !is_ending => {}
-                    // A task that still runs may end without an update, and the end may have come near just now.
+                    // A running task may finish without an update, or the shutdown may have started just now.
                     () = tokio::time::sleep(SHUTDOWN_POLL), if is_ending => {}
                 }
             }

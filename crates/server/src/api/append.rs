@@ -1,5 +1,5 @@
-//! [`Appender`]: messages that clients append at the same time are stored together, by one thread and in one unit of
-//! work, so that many clients need neither as many threads nor as many commits.
+//! [`Appender`]: one thread stores the messages of all clients that append at the same time in one unit of work, so
+//! that many clients need neither many threads nor many commits.
 
 use cleveragents_application::{
     AppendOutcome, AppendRequest, AppendResponder, BatchAppender, Services, StoreError,
@@ -12,10 +12,10 @@ use super::keys;
 use super::types::StoredDocument;
 use crate::problem::Problem;
 
-/// Maximum number of requests that are stored together.
+/// Maximum number of requests per unit of work.
 const BATCH: usize = 1_024;
 
-/// Maximum number of requests that wait to be stored; more wait to be accepted.
+/// Maximum number of queued requests; further requests wait to be queued.
 const QUEUE: usize = 8_192;
 
 /// The status of an append that succeeded.
@@ -39,9 +39,9 @@ impl Appender {
         let runtime = Handle::current();
         let appender = services.appender(AppendResponder {
             body,
-            kept: |body| (STORED, keys::kept(body)),
+            kept: |body| (STORED, keys::stored_response(body)),
         });
-        std::thread::spawn(move || work(&appender, jobs, &runtime));
+        std::thread::spawn(move || store_batches(&appender, jobs, &runtime));
         Self { jobs: sender }
     }
 
@@ -49,7 +49,7 @@ impl Appender {
     pub(crate) async fn append(&self, request: AppendRequest) -> Result<AppendOutcome, Problem> {
         let (outcome, stored) = oneshot::channel();
         let gone = || {
-            let message = "the thread that stores messages is gone".to_owned();
+            let message = "the thread that stores messages has stopped".to_owned();
             Problem::from(StoreError::Internal(message))
         };
         let job = Job { request, outcome };
@@ -58,9 +58,9 @@ impl Appender {
     }
 }
 
-/// Stores the requests that came while the last ones were stored. It never waits for the runtime; the clients are woken
-/// there, all of them at once.
-fn work(appender: &BatchAppender, mut jobs: mpsc::Receiver<Job>, runtime: &Handle) {
+/// Stores requests in batches: each batch holds the requests that arrived while the last one was stored. The thread
+/// never waits for the runtime; all clients of a batch are woken there at once.
+fn store_batches(appender: &BatchAppender, mut jobs: mpsc::Receiver<Job>, runtime: &Handle) {
     let mut taken = Vec::with_capacity(BATCH);
     while jobs.blocking_recv_many(&mut taken, BATCH) > 0 {
         let (requests, waiting): (Vec<_>, Vec<_>) = taken
@@ -70,7 +70,7 @@ fn work(appender: &BatchAppender, mut jobs: mpsc::Receiver<Job>, runtime: &Handl
         let stored = appender.append_all(requests);
         runtime.spawn(async move {
             for (waiting, outcome) in waiting.into_iter().zip(stored) {
-                // The client may be gone; the message is stored all the same.
+                // The client may have disconnected; the message is stored anyway.
                 let _sent = waiting.send(outcome);
             }
         });
@@ -86,7 +86,7 @@ fn body(
         id: message.id().to_string(),
         sequence: sequence.0,
     };
-    // The messages come first: where they end, no number is taken.
+    // Messages are numbered in order; `zip` stops after the last one.
     let mut stored = request.messages().zip(numbers).map(document);
     let body = if request.is_list() {
         serde_json::to_string(&stored.collect::<Vec<_>>())

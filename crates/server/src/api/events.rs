@@ -19,12 +19,12 @@ use super::types::EventDocument;
 use crate::app::App;
 use crate::callers::Credentials;
 use crate::event_scope;
-use crate::feed::Listening;
+use crate::feed::EventListener;
 use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
-/// What browsers send when they come back.
+/// The header with which browsers resume a stream.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How long a client waits before it reconnects.
@@ -36,36 +36,36 @@ pub(crate) static ROUTES: &[Route] = &[Route {
     scope: Scope::Events,
     permission: Permission::Read,
     place: Place::Any,
-    summary: "What happens, while it happens: one server-sent event for each thing the caller may see",
+    summary: "Stream the events that the caller may see, as server-sent events",
     parameters: &[
         Parameter {
             name: "kind",
             place: "query",
-            about: "Only these kinds: exact (`plan.created`) or a beginning with a point (`plan.`); commas or repeated",
+            about: "Only these kinds: exact (`plan.created`) or a prefix (`plan.`), separated by commas or repeated",
             schema: schema_of::<Option<String>>,
         },
         Parameter {
             name: "subject",
             place: "query",
-            about: "Only what happens to this: the id of a session, a plan and so on",
+            about: "Only events of this object: the id of a session, plan and so on",
             schema: schema_of::<Option<String>>,
         },
         Parameter {
             name: "namespace",
             place: "query",
-            about: "Only what happens in this namespace",
+            about: "Only events of this namespace",
             schema: schema_of::<Option<String>>,
         },
         Parameter {
             name: "after",
             place: "query",
-            about: "The position to begin after, 0 for all; without it only what is new. `Last-Event-ID` goes before",
+            about: "The position to start after, 0 for all events; default: only new events. `Last-Event-ID` takes precedence",
             schema: schema_of::<Option<u64>>,
         },
         Parameter {
             name: "Last-Event-ID",
             place: "header",
-            about: "The position of the last event heard of",
+            about: "The position of the last received event",
             schema: schema_of::<Option<u64>>,
         },
     ],
@@ -74,7 +74,7 @@ pub(crate) static ROUTES: &[Route] = &[Route {
     handler: permitted!(events),
 }];
 
-/// Which events are asked for.
+/// The requested events.
 #[derive(Debug, Default)]
 struct Filter {
     kinds: Vec<String>,
@@ -102,12 +102,11 @@ impl Filter {
         }
         for kind in &filter.kinds {
             if !EventKind::ALL.iter().any(|known| suits(kind, *known)) {
-                return Err(
-                    Problem::new(Code::MalformedRequest, "`kind` names no kind of event")
-                        .with_hint(
-                            "write a kind such as `plan.created`, or its beginning such as `plan.`",
-                        ),
-                );
+                return Err(Problem::new(
+                    Code::MalformedRequest,
+                    "`kind` does not name a kind of event",
+                )
+                .with_hint("write a kind such as `plan.created`, or a prefix such as `plan.`"));
             }
         }
         Ok((filter, after))
@@ -122,7 +121,7 @@ impl Filter {
     }
 }
 
-/// Whether a kind is meant by a text.
+/// Whether a kind matches a kind or prefix of the filter.
 fn suits(text: &str, kind: EventKind) -> bool {
     text == kind.as_str() || (text.ends_with('.') && kind.as_str().starts_with(text))
 }
@@ -130,7 +129,7 @@ fn suits(text: &str, kind: EventKind) -> bool {
 fn position(text: &str) -> Result<Position, Problem> {
     text.trim().parse().map(Position).map_err(|_| {
         Problem::new(Code::MalformedRequest, "a position is a whole number")
-            .with_hint("send the `id` of the last event that you heard of")
+            .with_hint("send the `id` of the last event that you received")
     })
 }
 
@@ -142,16 +141,16 @@ async fn events(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     if let Some(value) = request.headers().get(LAST_EVENT_ID) {
         after = Some(position(value.to_str().unwrap_or_default())?);
     }
-    if app.ending.is_near() {
-        return Err(crate::app::ending());
+    if app.shutdown.has_started() {
+        return Err(crate::app::stopping());
     }
     let newest = app.feed.newest().await?;
-    // Whoever knows a later position than there is heard of it from another database.
+    // A position after the newest event comes from another database.
     let begin = after.unwrap_or(newest).min(newest);
     let stream = EventStream {
         listening: app.feed.listen(begin),
         visible: permit.visible(),
-        credentials: Credentials::of(request.headers(), permit.peer()),
+        credentials: Credentials::from_request(request.headers(), permit.peer()),
         last: begin,
         sent: begin,
         keep_alive: keep_alive(&app),
@@ -185,7 +184,7 @@ fn keep_alive(app: &App) -> Interval {
     interval
 }
 
-/// What the caller may see now; `None` when it is refused.
+/// The namespaces that the caller may read now; `None` if it is refused.
 async fn visible(credentials: &Credentials, app: &App) -> Option<Namespaces> {
     let caller = credentials.caller(&app.callers).await?;
     let visible = caller.reach(Scope::Events, Permission::Read);
@@ -195,11 +194,11 @@ async fn visible(credentials: &Credentials, app: &App) -> Option<Namespaces> {
 /// The events for one client.
 struct EventStream {
     app: Arc<App>,
-    listening: Listening,
+    listening: EventListener,
     filter: Filter,
     visible: Namespaces,
     credentials: Credentials,
-    /// The last event that was looked at.
+    /// The last event that was read.
     last: Position,
     /// The last position that was sent.
     sent: Position,
@@ -212,11 +211,11 @@ impl EventStream {
         loop {
             let event = tokio::select! {
                 biased;
-                () = self.app.ending.near() => return None,
+                () = self.app.shutdown.started() => return None,
                 _ = self.keep_alive.tick() => {
                     // Roles change and tokens are revoked while a client listens.
                     self.visible = visible(&self.credentials, &self.app).await?;
-                    return Some(self.sign_of_life());
+                    return Some(self.keep_alive_event());
                 }
                 event = self.listening.next() => event.ok()?,
             };
@@ -228,8 +227,8 @@ impl EventStream {
         }
     }
 
-    /// The position of the client, if it does not know it, or a comment.
-    fn sign_of_life(&mut self) -> sse::Event {
+    /// A keep-alive: the current position if the client does not know it, otherwise a comment.
+    fn keep_alive_event(&mut self) -> sse::Event {
         if self.last == self.sent {
             return sse::Event::DEFAULT_KEEP_ALIVE;
         }
@@ -237,7 +236,8 @@ impl EventStream {
         with_id(self.last)
     }
 
-    /// An event as it is sent, if the client wants it and may see it. `None` ends the stream: it cannot be found out.
+    /// An event as it is sent, if it matches the filter and the client may see it. `None` ends the stream: the
+    /// namespace of the event cannot be read.
     async fn encode(&self, event: &Arc<Event>) -> Option<Option<sse::Event>> {
         if !self.filter.wants(event) {
             return Some(None);
@@ -259,7 +259,7 @@ impl EventStream {
         if !is_seen {
             return Some(None);
         }
-        let document = EventDocument::of(event, namespace.as_deref());
+        let document = EventDocument::new(event, namespace.as_deref());
         let encoded = with_id(event.position).event(event.kind.as_str());
         Some(Some(encoded.json_data(document).ok()?))
     }

@@ -25,18 +25,18 @@ use crate::routes::Answer;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Says that an answer was given before.
+/// Marks a response as a repetition of an earlier one.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// The longest key.
-const LONGEST: usize = 200;
+/// Maximum length of a key.
+const MAX_LENGTH: usize = 200;
 
-/// How long is waited for a database that is gone.
+/// Delay before a database that does not respond is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// An answer as it is kept.
+/// A response as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct StoredResponse {
     headers: BTreeMap<String, String>,
     body: String,
 }
@@ -46,7 +46,7 @@ pub(crate) fn has_key(headers: &HeaderMap) -> bool {
     headers.contains_key(KEY)
 }
 
-/// The key of a request, if it has one.
+/// The key of a request, if any.
 pub(crate) fn key(
     app: &App,
     caller: &Caller,
@@ -57,10 +57,10 @@ pub(crate) fn key(
         return Ok(None);
     };
     let key = value.to_str().unwrap_or_default().trim();
-    if key.is_empty() || key.len() > LONGEST {
+    if key.is_empty() || key.len() > MAX_LENGTH {
         return Err(Problem::new(
             Code::MalformedRequest,
-            format!("`Idempotency-Key` must hold 1 to {LONGEST} plain characters"),
+            format!("`Idempotency-Key` must have 1 to {MAX_LENGTH} printable ASCII characters"),
         ));
     }
     let mut asked = format!("{} {}\n", parts.method, parts.uri).into_bytes();
@@ -68,49 +68,49 @@ pub(crate) fn key(
     Ok(Some(RequestKey {
         identity: caller.identity().to_owned(),
         key: key.to_owned(),
-        hash: ContentHash::of(&asked).hex(),
+        hash: ContentHash::of_bytes(&asked).hex(),
         server: app.tasks.runner().to_owned(),
     }))
 }
 
-/// A JSON answer as it is kept.
-pub(crate) fn kept(body: &str) -> String {
+/// A JSON response as it is stored.
+pub(crate) fn stored_response(body: &str) -> String {
     let headers = BTreeMap::from([(CONTENT_TYPE.to_string(), "application/json".to_owned())]);
-    text(&Kept {
+    text(&StoredResponse {
         headers,
         body: body.to_owned(),
     })
 }
 
-fn text(kept: &Kept) -> String {
-    serde_json::to_string(kept).unwrap_or_default()
+fn text(stored: &StoredResponse) -> String {
+    serde_json::to_string(stored).unwrap_or_default()
 }
 
-/// What the caller is told when its request is not the first one with its key.
+/// The response to a request whose key was used before.
 pub(crate) fn repeated(claim: KeyClaim) -> Result<Response, Problem> {
     match claim {
         KeyClaim::Answered { status, body } => replay(status, &body),
         KeyClaim::Conflict => Err(Problem::new(
             Code::RequestKeyReused,
-            "another request was made with this `Idempotency-Key`",
+            "a different request was made with this `Idempotency-Key`",
         )
         .with_hint("use a new key for a new request")),
         KeyClaim::First | KeyClaim::Pending { .. } => Err(Problem::new(
             Code::RequestKeyPending,
-            "a request with this `Idempotency-Key` was begun and has no answer",
+            "the request with this `Idempotency-Key` is still being processed",
         )
-        .with_hint("ask again in a moment")
+        .with_hint("retry in a moment")
         .after(1)),
     }
 }
 
 fn replay(status: u16, body: &str) -> Result<Response, Problem> {
-    let unreadable = || Problem::new(Code::Internal, "a kept answer cannot be read");
-    let kept: Kept = serde_json::from_str(body).map_err(|_| unreadable())?;
+    let unreadable = || Problem::new(Code::Internal, "a stored response cannot be read");
+    let stored: StoredResponse = serde_json::from_str(body).map_err(|_| unreadable())?;
     let status = StatusCode::from_u16(status).map_err(|_| unreadable())?;
-    let mut response = (status, kept.body).into_response();
+    let mut response = (status, stored.body).into_response();
     response.headers_mut().remove(CONTENT_TYPE);
-    for (name, value) in &kept.headers {
+    for (name, value) in &stored.headers {
         if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse()) {
             response.headers_mut().insert(name, value);
         }
@@ -121,7 +121,7 @@ fn replay(status: u16, body: &str) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Answers a request that has a key. What was begun is brought to its end even when the caller goes away.
+/// Responds to a request with a key. The work is finished even if the client disconnects.
 pub(crate) async fn once(
     app: &Arc<App>,
     permit: Permit,
@@ -138,77 +138,77 @@ pub(crate) async fn once(
     match claim {
         KeyClaim::First => {}
         KeyClaim::Pending { server } if !is_alive(app, &server).await? => {
-            return keep(app, key, cut_off().into_response()).await;
+            return keep(app, key, interrupted().into_response()).await;
         }
         claim => return repeated(claim),
     }
-    // Only a whole answer can be given again.
+    // Only a complete response can be repeated, so streams are not offered.
     parts.headers.remove(ACCEPT);
     let (inner, cancel, of) = (Arc::clone(app), Cancel::new(), key.clone());
-    let answering = crate::beside(async move {
-        let _begun = inner.ending.begin(&cancel);
+    let answering = crate::spawn_task(async move {
+        let _begun = inner.shutdown.begin(&cancel);
         let request = Request::from_parts(parts, Body::from(body));
         match handler(Arc::clone(&inner), permit, request).await {
-            Err(problem) if is_unbegun(&problem) => {
+            Err(problem) if is_not_started(&problem) => {
                 forget(&inner, of).await;
                 Err(problem)
             }
-            // The database was gone in the middle: this is no answer for the next one who asks.
+            // The database failed during the work: this response must not be repeated.
             Err(problem) if problem.status == StatusCode::SERVICE_UNAVAILABLE => {
-                keep(&inner, of, cut_off().into_response()).await?;
+                keep(&inner, of, interrupted().into_response()).await?;
                 Err(problem)
             }
             answer => keep(&inner, of, answer.unwrap_or_else(Problem::into_response)).await,
         }
     });
     let Ok(answer) = answering.await else {
-        let broken = Problem::new(Code::Internal, "the work broke off");
+        let broken = Problem::new(Code::Internal, "the request was interrupted");
         return keep(app, key, broken.into_response()).await;
     };
     answer
 }
 
-/// What the caller is told whose request was begun and cut off: it may have had its effect or not, so it is neither made
-/// again nor taken for done.
-fn cut_off() -> Problem {
+/// The problem for a request that was interrupted: it may have had its effect or not, so it is neither retried nor
+/// assumed done.
+fn interrupted() -> Problem {
     Problem::new(
-        Code::RequestCutOff,
-        "the request with this `Idempotency-Key` was cut off, and nobody knows how far it came",
+        Code::RequestInterrupted,
+        "the request with this `Idempotency-Key` was interrupted, and its outcome is unknown",
     )
-    .with_hint("look at what it did, and use a new key to ask again")
+    .with_hint("check what it did, and use a new key to retry")
 }
 
-/// Whether the server that began a request is there to answer it.
+/// Whether the server that started a request is alive.
 async fn is_alive(app: &Arc<App>, server: &str) -> Result<bool, Problem> {
     if server == app.tasks.runner() {
         return Ok(true);
     }
     let (keys, server) = (app.services.request_keys(), server.to_owned());
     let is_alive = crate::blocking(move || keys.is_server_alive(&server)).await;
-    is_alive.map_err(|error| Problem::of(&error))
+    is_alive.map_err(|error| Problem::from_error(&error))
 }
 
-/// Whether a refusal says that nothing was begun: there was no room, or the request did not come whole. What went wrong
-/// with the database may have gone wrong in the middle.
-fn is_unbegun(problem: &Problem) -> bool {
+/// Whether a refusal means that nothing was started: there was no free slot, or the request was incomplete. A database
+/// error may have happened in the middle of the work.
+fn is_not_started(problem: &Problem) -> bool {
     let codes = [Code::TooManyRequests, Code::ServerBusy, Code::ServerEnding];
     codes.iter().any(|code| problem.code == code.as_str())
         || problem.status == StatusCode::REQUEST_TIMEOUT
 }
 
-/// Forgets a key whose request was not begun.
+/// Deletes a key whose request was not started.
 async fn forget(app: &Arc<App>, key: RequestKey) {
     store(app, move |keys| keys.forget(&key)).await;
 }
 
-/// Keeps an answer.
+/// Stores a response under its key.
 async fn keep(app: &Arc<App>, key: RequestKey, response: Response) -> Result<Response, Problem> {
     let (parts, body) = response.into_parts();
     let body: Bytes = axum::body::to_bytes(body, usize::MAX)
         .await
-        .map_err(|_| Problem::new(Code::Internal, "the answer broke off"))?;
+        .map_err(|_| Problem::new(Code::Internal, "the response was interrupted"))?;
     let headers = [CONTENT_TYPE, ETAG, LOCATION].into_iter();
-    let kept = text(&Kept {
+    let stored = text(&StoredResponse {
         headers: headers
             .filter_map(|name| {
                 let value = parts.headers.get(&name)?.to_str().ok()?.to_owned();
@@ -218,12 +218,12 @@ async fn keep(app: &Arc<App>, key: RequestKey, response: Response) -> Result<Res
         body: String::from_utf8_lossy(&body).into_owned(),
     });
     let status = parts.status.as_u16();
-    store(app, move |keys| keys.answer(&key, status, &kept)).await;
+    store(app, move |keys| keys.answer(&key, status, &stored)).await;
     Ok(Response::from_parts(parts, Body::from(body)))
 }
 
-/// Stores what is known of a key: now, or when the database is back. The caller does not wait for that; whoever asks
-/// again before is told that there is no answer yet.
+/// Stores the state of a key: now, or when the database responds again. The client does not wait for that; until then
+/// a repeated request is reported as still being processed.
 async fn store(
     app: &Arc<App>,
     change: impl Fn(&RequestKeyService) -> Result<(), StoreError> + Clone + Send + 'static,

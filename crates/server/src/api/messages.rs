@@ -20,8 +20,8 @@ use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Place, Route, Verb, permitted, permitted_with_keys, schema_of};
 
-/// How many messages a request may append.
-const MOST: usize = 1_000;
+/// Maximum number of messages of one request.
+const MAX_MESSAGES: usize = 1_000;
 
 pub(crate) static ROUTES: &[Route] = &[
     Route {
@@ -30,7 +30,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Sessions,
         permission: Permission::Read,
         place: Place::Session,
-        summary: "The messages of a conversation, in order",
+        summary: "List the messages of a conversation, in order",
         parameters: &[LIMIT, CURSOR],
         body: None,
         answer: (200, Some(schema_of::<Page<MessageDocument>>)),
@@ -42,7 +42,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Sessions,
         permission: Permission::Write,
         place: Place::Session,
-        summary: "Appends a message, or a list of them; they are on disk when the answer comes",
+        summary: "Append a message or a list of messages; they are durable when the response arrives",
         parameters: &[],
         body: Some(schema_of::<NewMessagesDocument>),
         answer: (201, Some(schema_of::<StoredMessagesDocument>)),
@@ -53,7 +53,7 @@ pub(crate) static ROUTES: &[Route] = &[
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let paging = Paging::<u64>::read(&request)?;
     let from = Sequence(paging.after.map_or(0, |last| last.saturating_add(1)));
-    // No message has a number that the databases cannot hold.
+    // Databases hold signed 64-bit numbers.
     let from = Sequence(from.0.min(i64::MAX.cast_unsigned()));
     let (sessions, id) = (app.sessions_of(permit.caller()), permit.session()?);
     let wanted = paging.wanted();
@@ -72,10 +72,10 @@ async fn append(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     } else {
         vec![request::parse(&bytes)?]
     };
-    if new.is_empty() || new.len() > MOST {
+    if new.is_empty() || new.len() > MAX_MESSAGES {
         return Err(Problem::new(
             Code::MalformedRequest,
-            format!("a list must hold 1 to {MOST} messages"),
+            format!("a list must have 1 to {MAX_MESSAGES} messages"),
         ));
     }
     let messages = new

@@ -1,7 +1,7 @@
-//! The HTTP API below `/api/v1`: one file for each kind of thing, its routes at the top.
+//! The HTTP API below `/api/v1`: one file for each kind of object, with its routes at the top.
 
 mod append;
-mod cli;
+mod caller;
 mod events;
 pub(crate) mod keys;
 mod messages;
@@ -28,5 +28,5 @@ pub(crate) static TABLES: &[&[Route]] = &[
     turns::ROUTES,
     plans::ROUTES,
     operations::ROUTES,
-    cli::ROUTES,
+    caller::ROUTES,
 ];

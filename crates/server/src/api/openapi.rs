@@ -1,5 +1,5 @@
-//! `/api/v1/openapi.json`: the description of the API (OpenAPI 3.1), made from the table of routes and from the types
-//! that are taken and given.
+//! `/api/v1/openapi.json`: the description of the API (OpenAPI 3.1), generated from the table of routes and from the
+//! types of requests and responses.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -23,16 +23,16 @@ pub(crate) static ROUTES: &[Route] = &[Route {
     scope: Scope::Server,
     permission: Permission::Read,
     place: Place::Open,
-    summary: "This description",
+    summary: "The OpenAPI document of this API",
     parameters: &[],
     body: None,
     answer: (200, Some(schema_of::<Value>)),
     handler: open!(describe),
 }];
 
-async fn describe(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
+async fn describe(_app: Arc<App>, _request: Request) -> Result<Response, Problem> {
     static TEXT: OnceLock<String> = OnceLock::new();
-    let text = TEXT.get_or_init(|| document(app.program.version()).to_string());
+    let text = TEXT.get_or_init(|| document(crate::VERSION).to_string());
     let kind = [(CONTENT_TYPE, "application/json")];
     Ok((kind, text.as_str()).into_response())
 }
@@ -71,14 +71,14 @@ fn document(version: &str) -> Value {
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token made with `agents token create`",
+                    "description": "A token created on the machine of the server",
                 },
             },
         },
     })
 }
 
-/// A path as OpenAPI writes it: a part that holds slashes is written like any other.
+/// A path in OpenAPI syntax: it has no special form for parameters that contain slashes.
 fn plain(path: &str) -> String {
     path.replace("{*", "{")
 }
@@ -130,8 +130,8 @@ fn typed_operation(
     let response = reference((entry.response_in)(generator));
     let answer = json!({
         "type": "object",
-        "properties": {"data": response, "exit_code": {"type": "integer"}},
-        "required": ["data", "exit_code"],
+        "properties": {"data": response},
+        "required": ["data"],
     });
     json!({
         "operationId": format!("operation_{id}"),
@@ -141,7 +141,7 @@ fn typed_operation(
         "responses": {
             "200": {"description": "Done", "content": {"application/json": {"schema": answer}}},
             "default": {
-                "description": "The problem",
+                "description": "Error",
                 "content": {"application/problem+json": {"schema": problem}},
             },
         },
@@ -155,19 +155,19 @@ fn typed_operation(
     })
 }
 
-/// Where the caller needs its role.
+/// In which namespace the caller needs its role.
 const fn where_needed(place: Place) -> &'static str {
     match place {
         Place::Open => "nowhere",
         Place::Session => "in the namespace of the session",
         Place::Plan => "in the namespace of the plan",
-        Place::Any => "in any namespace; shown is what may be seen",
+        Place::Any => "in any namespace; the response holds what the caller may see",
         Place::Body => "in the namespaces that the request names",
         Place::Everywhere => "in every namespace (`*`)",
     }
 }
 
-/// A name for programs: the method and the words of the path.
+/// The operation id: the method and the words of the path.
 fn operation_id(route: &Route) -> String {
     let mut id = route.verb.as_str().to_lowercase();
     let words = route.path.trim_start_matches("/api/v1");
@@ -205,7 +205,7 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             "name": "A2A-Version",
             "in": "header",
             "required": false,
-            "description": "`1.0`, or any `1.x`; without it a caller speaks 0.3, which is for JSON-RPC",
+            "description": "`1.0`, or any `1.x`; default: 0.3, which only JSON-RPC supports",
             "schema": {"type": "string"},
         }));
     }
@@ -214,19 +214,19 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             "name": "Idempotency-Key",
             "in": "header",
             "required": false,
-            "description": "A request that is repeated with its key gets the answer of the first one",
+            "description": "A request that is repeated with its key gets the response of the first one",
             "schema": {"type": "string", "minLength": 1, "maxLength": 200},
         }));
     }
     all
 }
 
-/// Whether a route speaks the protocol of other agents, which has errors of its own.
+/// Whether a route belongs to A2A, which defines its own errors.
 fn is_of_a2a(route: &Route) -> bool {
     route.path.starts_with("/a2a")
 }
 
-/// What a part of a path looks like.
+/// The regular expression of a path parameter.
 fn pattern(name: &str) -> &'static str {
     match name {
         "session" | "plan" => "^[0-7][0-9A-HJKMNP-TV-Z]{25}$",
@@ -235,7 +235,7 @@ fn pattern(name: &str) -> &'static str {
     }
 }
 
-/// What is left out is not sent as null.
+/// Removes `null` from the type of an optional parameter: it is left out instead.
 fn not_null(mut schema: Value) -> Value {
     if let Some(Value::Array(kinds)) = schema.get("type") {
         let kind = kinds.iter().find(|kind| **kind != "null").cloned();
@@ -246,7 +246,7 @@ fn not_null(mut schema: Value) -> Value {
     schema
 }
 
-/// The media types of a good answer.
+/// The media types of a successful response.
 fn media(route: &Route) -> &'static [&'static str] {
     match route.path {
         "/metrics" => &["application/openmetrics-text"],
@@ -261,7 +261,7 @@ fn media(route: &Route) -> &'static [&'static str] {
 fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) -> Value {
     let (status, answer) = route.answer;
     let mut all = Map::new();
-    let mut good = json!({"description": "It is done"});
+    let mut good = json!({"description": "Success"});
     if status != 204 {
         let schema = answer.map_or_else(|| json!({}), |schema| reference(schema(generator)));
         let content: Map<String, Value> = media(route)
@@ -294,10 +294,10 @@ fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
     all.into()
 }
 
-/// The statuses with which a route says no.
+/// The HTTP statuses with which a route refuses requests.
 fn refusals(route: &Route) -> BTreeSet<u16> {
     if route.place == Place::Open {
-        // Where JSON-RPC is posted to, nothing can be got.
+        // The JSON-RPC endpoint supports only POST.
         return if is_of_a2a(route) {
             BTreeSet::from([405, 503])
         } else {

@@ -1,21 +1,24 @@
-//! Operations over HTTP: the typed ones of the application, and commands of the front end that are none yet.
+//! Operations over HTTP: the response as JSON, or the events of the agents that an operation runs as they happen.
 
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use cleveragents_application::{find_operation, operations};
+use cleveragents_application::{
+    AgentEvent, FrontEnd, NoApprover, Observer, PreparedCall, find_operation, operations,
+};
 use cleveragents_domain::Code;
 use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value};
 
+use super::pieces::{self, Pieces};
 use super::request;
 use super::types::{DoneDocument, OperationDocument, Page};
 use crate::app::App;
+use crate::failure::Failure;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::program::{Call, Done, Failure};
 use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[
@@ -25,7 +28,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Registry,
         permission: Permission::Read,
         place: Place::Body,
-        summary: "What can be asked for, as far as the caller may ask for it anywhere",
+        summary: "List the operations that the caller may run in some namespace",
         parameters: &[],
         body: None,
         answer: (200, Some(schema_of::<Page<OperationDocument>>)),
@@ -37,40 +40,44 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Registry,
         permission: Permission::Read,
         place: Place::Body,
-        summary: "Run an operation; the list of operations has its schemas",
-        parameters: &[Parameter {
-            name: "namespace",
-            place: "query",
-            about: "The namespace of names without one; the caller's only writable namespace by default",
-            schema: schema_of::<Option<String>>,
-        }],
+        summary: "Run an operation; the list of operations has the schemas",
+        parameters: &[
+            Parameter {
+                name: "namespace",
+                place: "query",
+                about: "The namespace of names without one; the caller's only writable namespace by default",
+                schema: schema_of::<Option<String>>,
+            },
+            Parameter {
+                name: "Accept",
+                place: "header",
+                about: "`text/event-stream` streams operations that run agents: events `agent` (AgentEvent), at last `result` or `problem`",
+                schema: schema_of::<Option<String>>,
+            },
+        ],
         body: Some(schema_of::<Map<String, Value>>),
         answer: (200, Some(schema_of::<DoneDocument>)),
         handler: permitted!(run),
     },
 ];
 
-async fn list(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
-    let caller = permit.caller();
+async fn list(_app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
     Ok(axum::Json(Page {
-        items: documents(&app, caller).collect(),
+        items: documents(permit.caller()).collect(),
         next_cursor: None,
     })
     .into_response())
 }
 
 /// The operations that a caller may run in some namespace.
-pub(crate) fn documents<'a>(
-    app: &'a App,
-    caller: &'a Caller,
-) -> impl Iterator<Item = OperationDocument> + 'a {
-    let may = |scope, permission| !caller.reach(scope, permission).is_empty();
-    let typed = operations()
-        .filter(move |entry| may(entry.requirement.scope, entry.requirement.permission))
-        .map(OperationDocument::from);
-    let others = app.program.operations().iter();
-    let others = others.filter(move |operation| may(operation.scope, operation.permission));
-    typed.chain(others.map(OperationDocument::from))
+pub(crate) fn documents(caller: &Caller) -> impl Iterator<Item = OperationDocument> + '_ {
+    operations()
+        .filter(|entry| {
+            let requirement = entry.requirement;
+            let reach = caller.reach(requirement.scope, requirement.permission);
+            !reach.is_empty()
+        })
+        .map(OperationDocument::from)
 }
 
 /// A parameter of the query string.
@@ -83,14 +90,43 @@ fn query(request: &Request, name: &str) -> Option<String> {
 }
 
 async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let name = permit.parameter("name").to_owned();
-    let namespace = query(&request, "namespace");
+    let call = OperationCall {
+        name: permit.parameter("name").to_owned(),
+        namespace: query(&request, "namespace"),
+    };
+    let is_streamed = pieces::is_requested(&request)
+        && find_operation(&call.name).is_ok_and(|entry| entry.runs_agents);
     let parameters = parameters(&app, request).await?;
-    let done = perform(&app, &permit, &name, parameters, namespace).await?;
-    Ok(axum::Json(DoneDocument::from(done)).into_response())
+    if !is_streamed {
+        let done = call.run(&app, &permit, parameters).await?;
+        return Ok(axum::Json(done).into_response());
+    }
+    let (pieces, response) = pieces::answer();
+    let observer = Arc::new(EventStream(pieces.clone()));
+    // Refusals are sent before the stream starts.
+    let prepared = call.prepare(&app, &permit, parameters, observer).await?;
+    let slot = app.acquire_slot(permit.caller()).await?;
+    // The work is registered before the response starts.
+    let work = app.begin(slot)?;
+    crate::spawn_task(async move {
+        match work.run(move |cancel| respond(prepared, cancel)).await {
+            Ok(done) => pieces.send("result", &done),
+            Err(problem) => pieces.send("problem", &problem),
+        }
+    });
+    Ok(response)
 }
 
-/// The parameters that a body holds; no body holds none.
+/// Sends the events of agents to the caller.
+struct EventStream(Pieces);
+
+impl Observer for EventStream {
+    fn event(&self, event: &AgentEvent) {
+        self.0.send("agent", event);
+    }
+}
+
+/// The parameters in a body; none if there is no body.
 pub(crate) async fn parameters(app: &App, request: Request) -> Result<Map<String, Value>, Problem> {
     let (parts, body) = request.into_parts();
     let bytes = request::whole(app, &parts.headers, body).await?;
@@ -100,83 +136,61 @@ pub(crate) async fn parameters(app: &App, request: Request) -> Result<Map<String
     request::parse(&bytes)
 }
 
-impl From<Done> for DoneDocument {
-    fn from(done: Done) -> Self {
+/// A call of an operation by its name. Names in it without a namespace are in `namespace`.
+pub(crate) struct OperationCall {
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
+}
+
+impl OperationCall {
+    /// A call whose names without a namespace are in the only one that the caller may write to.
+    pub(crate) fn named(name: &str) -> Self {
         Self {
-            data: done.data,
-            exit_code: done.exit_code,
+            name: name.to_owned(),
+            namespace: None,
         }
     }
-}
 
-/// Checks that a caller may run a command of the front end, and gives its place among them.
-pub(crate) async fn permitted(
-    app: &Arc<App>,
-    permit: &Permit,
-    name: &str,
-    parameters: &Arc<Value>,
-) -> Result<usize, Problem> {
-    let place = app
-        .program
-        .operations()
-        .iter()
-        .position(|operation| operation.name == name)
-        .ok_or_else(|| {
-            Problem::new(
-                Code::UnknownOperation,
-                format!("there is no operation `{name}`"),
-            )
-            .with_hint("GET /api/v1/operations lists those that there are")
+    /// Resolves and authorizes the call.
+    async fn prepare(
+        &self,
+        app: &App,
+        permit: &Permit,
+        parameters: Map<String, Value>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<PreparedCall, Problem> {
+        let entry = find_operation(&self.name).map_err(|error| {
+            Problem::new(Code::UnknownOperation, error.to_string())
+                .with_hint("GET /api/v1/operations lists all operations")
         })?;
-    let (program, given) = (Arc::clone(&app.program), Arc::clone(parameters));
-    let caller = Arc::clone(permit.caller());
-    crate::blocking(move || match program.operations().get(place) {
-        Some(operation) => program.authorize(&caller, operation, &given),
-        None => Err(Failure::new(Code::Internal, "the operations changed")),
-    })
-    .await?;
-    Ok(place)
+        let context = app
+            .application
+            .for_caller(Caller::clone(permit.caller()))
+            .in_namespace(self.namespace.clone())
+            .with_front_end(FrontEnd {
+                approver: Arc::new(NoApprover),
+                observer,
+            });
+        let prepared = move || entry.prepare(context, Value::Object(parameters));
+        let prepared = crate::blocking(prepared).await;
+        Ok(prepared.map_err(|error| Failure::from_error(&error))?)
+    }
+
+    /// Runs the call for its caller.
+    pub(crate) async fn run(
+        &self,
+        app: &Arc<App>,
+        permit: &Permit,
+        parameters: Map<String, Value>,
+    ) -> Result<DoneDocument, Problem> {
+        let observer = Arc::new(cleveragents_application::NoObserver);
+        let prepared = self.prepare(app, permit, parameters, observer).await?;
+        app.run(permit.caller(), move |cancel| respond(prepared, cancel))
+            .await
+    }
 }
 
-/// Runs an operation for a caller. Names without a namespace are in `namespace`.
-pub(crate) async fn perform(
-    app: &Arc<App>,
-    permit: &Permit,
-    name: &str,
-    parameters: Map<String, Value>,
-    namespace: Option<String>,
-) -> Result<Done, Problem> {
-    if let Ok(entry) = find_operation(name) {
-        let caller = Caller::clone(permit.caller());
-        let context = app.application.for_caller(caller).in_namespace(namespace);
-        let prepared =
-            crate::blocking(move || entry.prepare(context, Value::Object(parameters))).await;
-        let prepared = prepared.map_err(|error| Failure::of(&error))?;
-        let run = move |cancel: &Cancel| {
-            let data = prepared(cancel).map_err(|error| Failure::of(&error))?;
-            Ok(Done {
-                data,
-                report: Value::Null,
-                exit_code: 0,
-            })
-        };
-        return app.run(permit.caller(), run).await;
-    }
-    let parameters = Arc::new(Value::Object(parameters));
-    let place = permitted(app, permit, name, &parameters).await?;
-    let (program, caller) = (Arc::clone(&app.program), Arc::clone(permit.caller()));
-    app.run(permit.caller(), move |cancel| {
-        let operation = program
-            .operations()
-            .get(place)
-            .ok_or_else(|| Problem::new(Code::Internal, "the operations changed"))?;
-        Ok(program.run(&Call {
-            caller: &caller,
-            operation,
-            parameters: &parameters,
-            visible: caller.reach(operation.scope, Permission::Read),
-            cancel,
-        })?)
-    })
-    .await
+fn respond(prepared: PreparedCall, cancel: &Cancel) -> Result<DoneDocument, Problem> {
+    let data = prepared(cancel).map_err(|error| Failure::from_error(&error))?;
+    Ok(DoneDocument { data })
 }

@@ -1,5 +1,5 @@
-//! Pages of lists. A cursor says after what the next page begins, not how many come before it: what is added or
-//! removed meanwhile neither repeats nor hides anything.
+//! Pages of lists. A cursor names the last item of a page, not an offset, so items that are added or removed meanwhile
+//! neither repeat nor hide others.
 
 use std::num::NonZeroU64;
 use std::str::FromStr;
@@ -13,31 +13,31 @@ use super::types::Page;
 use crate::problem::Problem;
 use crate::routes::{Parameter, schema_of};
 
-/// How many things a page holds when nothing is said, and at most.
-const USUAL: u64 = 50;
-const MAXIMUM: u64 = 500;
+/// Number of items on a page: by default, and at most.
+const DEFAULT_LIMIT: u64 = 50;
+const MAX_LIMIT: u64 = 500;
 
 pub(crate) const LIMIT: Parameter = Parameter {
     name: "limit",
     place: "query",
-    about: "How many to give, 50 when left out and 500 at most",
+    about: "Maximum number of items; default: 50, at most 500",
     schema: |_| schemars::json_schema!({"type": "integer", "minimum": 1}),
 };
 
 pub(crate) const CURSOR: Parameter = Parameter {
     name: "cursor",
     place: "query",
-    about: "The `next_cursor` of the page before",
+    about: "The `next_cursor` of the previous page",
     schema: schema_of::<Option<String>>,
 };
 
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct PageQuery {
     limit: Option<NonZeroU64>,
     cursor: Option<String>,
 }
 
-/// Which page is asked for. `T` is what names the last thing of the page before.
+/// The requested page. `T` identifies the last item of the previous page.
 pub(crate) struct Paging<T> {
     pub(crate) limit: u64,
     pub(crate) after: Option<T>,
@@ -45,28 +45,34 @@ pub(crate) struct Paging<T> {
 
 impl<T: FromStr> Paging<T> {
     pub(crate) fn read(request: &Request) -> Result<Self, Problem> {
-        let asked: Asked = request::query(request.uri())?;
+        let asked: PageQuery = request::query(request.uri())?;
         let after = asked.cursor.map(|cursor| {
             let text = hex::decode(&cursor)
                 .ok()
                 .and_then(|bytes| String::from_utf8(bytes).ok());
             text.and_then(|text| text.parse().ok()).ok_or_else(|| {
-                Problem::new(Code::MalformedRequest, "`cursor` is none of ours")
-                    .with_hint("send the `next_cursor` of the page before, unchanged")
+                Problem::new(
+                    Code::MalformedRequest,
+                    "`cursor` was not issued by this server",
+                )
+                .with_hint("send the `next_cursor` of the previous page, unchanged")
             })
         });
         Ok(Self {
-            limit: asked.limit.map_or(USUAL, NonZeroU64::get).min(MAXIMUM),
+            limit: asked
+                .limit
+                .map_or(DEFAULT_LIMIT, NonZeroU64::get)
+                .min(MAX_LIMIT),
             after: after.transpose()?,
         })
     }
 
-    /// One more than the page holds, to know whether there is a next one.
+    /// One more than the page holds, to find out whether there is a next page.
     pub(crate) const fn wanted(&self) -> u64 {
         self.limit + 1
     }
 
-    /// The page of what was found.
+    /// The page with the items that were found.
     pub(crate) fn page<F, D>(&self, mut found: Vec<F>, name: impl FnOnce(&F) -> T) -> Page<D>
     where
         T: ToString,

@@ -1,4 +1,4 @@
-//! Answers that come in pieces: server-sent events of something that runs, until its end.
+//! Streamed responses: server-sent events of running work, until it ends.
 
 use std::convert::Infallible;
 
@@ -12,27 +12,27 @@ use tokio::sync::mpsc;
 
 use crate::problem::Problem;
 
-/// Whether a caller wants an answer in pieces.
-pub(super) fn are_wanted(request: &Request) -> bool {
+/// Whether a client asks for a streamed response.
+pub(super) fn is_requested(request: &Request) -> bool {
     request.headers().get(ACCEPT).is_some_and(|accepted| {
         let accepted = accepted.to_str().unwrap_or_default();
         accepted.contains("text/event-stream")
     })
 }
 
-/// Where pieces go. No more is kept for the caller than the answer is long.
+/// The sending half of a streamed response. It buffers at most the whole response.
 #[derive(Clone)]
 pub(super) struct Pieces(mpsc::UnboundedSender<Event>);
 
 impl Pieces {
-    /// Sends a piece. The caller may be gone, and what runs goes on all the same.
+    /// Sends an event. The client may have disconnected; the work continues anyway.
     pub(super) fn send(&self, event: &str, data: &impl Serialize) {
         if let Ok(event) = Event::default().event(event).json_data(data) {
             let _heard = self.0.send(event);
         }
     }
 
-    /// Sends the last piece.
+    /// Sends the last event.
     pub(super) fn end(&self, outcome: Result<&impl Serialize, &Problem>) {
         match outcome {
             Ok(ended) => self.send("end", ended),
@@ -41,7 +41,7 @@ impl Pieces {
     }
 }
 
-/// A place to send pieces to, and the answer that they make.
+/// A streamed response and its sending half.
 pub(super) fn answer() -> (Pieces, Response) {
     let (sender, pieces) = mpsc::unbounded_channel();
     let events = stream::unfold(pieces, |mut pieces| async move {

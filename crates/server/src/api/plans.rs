@@ -1,4 +1,4 @@
-//! Plans. But for their list and their being driven, each path is an operation of the front end under another name.
+//! Plans. Except for the list and `execute`, each path calls an operation.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use http::StatusCode;
 use http::header::LOCATION;
 use serde_json::{Map, Value, json};
 
-use super::operations::{parameters, perform};
+use super::operations::{OperationCall, parameters};
 use super::paging::{CURSOR, LIMIT, Paging};
 use super::request;
 use super::types::{AcceptedDocument, DoneDocument, Page, PlanDocument};
@@ -20,7 +20,7 @@ use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Handler, Place, Route, Verb, permitted, schema_of};
 
-/// A path of a plan that is read.
+/// A route that reads a plan.
 const fn look(path: &'static str, summary: &'static str, handler: Handler) -> Route {
     Route {
         verb: Verb::Get,
@@ -36,7 +36,7 @@ const fn look(path: &'static str, summary: &'static str, handler: Handler) -> Ro
     }
 }
 
-/// A path of a plan to which something is done.
+/// A route that changes a plan.
 const fn act(path: &'static str, summary: &'static str, handler: Handler) -> Route {
     Route {
         verb: Verb::Post,
@@ -46,7 +46,7 @@ const fn act(path: &'static str, summary: &'static str, handler: Handler) -> Rou
     }
 }
 
-/// A handler that does the operation of this name with the plan of the path.
+/// A handler that calls an operation with the plan of the path.
 macro_rules! same_as {
     ($operation:literal) => {
         Handler::Permitted(|app, permit, request| {
@@ -62,7 +62,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Plans,
         permission: Permission::Read,
         place: Place::Any,
-        summary: "The plans that the caller may see, the newest first",
+        summary: "List the plans that the caller may see, newest first",
         parameters: &[LIMIT, CURSOR],
         body: None,
         answer: (200, Some(schema_of::<Page<PlanDocument>>)),
@@ -74,7 +74,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Plans,
         permission: Permission::Write,
         place: Place::Body,
-        summary: "Makes a plan from an action (operation `plan/use`)",
+        summary: "Create a plan from an action (operation `plan/use`)",
         parameters: &[],
         body: Some(schema_of::<Map<String, Value>>),
         answer: (201, Some(schema_of::<DoneDocument>)),
@@ -82,7 +82,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     look(
         "/api/v1/plans/{plan}",
-        "How a plan stands (operation `plan/status`)",
+        "Status of a plan (operation `plan/status`)",
         same_as!("plan/status"),
     ),
     look(
@@ -97,12 +97,12 @@ pub(crate) static ROUTES: &[Route] = &[
     ),
     look(
         "/api/v1/plans/{plan}/diff",
-        "What a plan has changed in its sandbox (operation `plan/diff`)",
+        "Diff of the changes of a plan in its sandbox (operation `plan/diff`)",
         same_as!("plan/diff"),
     ),
     look(
         "/api/v1/plans/{plan}/log",
-        "What happened to a plan (operation `plan/log`)",
+        "Log of a plan (operation `plan/log`)",
         same_as!("plan/log"),
     ),
     look(
@@ -114,33 +114,33 @@ pub(crate) static ROUTES: &[Route] = &[
         answer: (202, Some(schema_of::<AcceptedDocument>)),
         ..act(
             "/api/v1/plans/{plan}/execute",
-            "Has the server drive a plan on; its events and its status tell how it goes",
+            "Run a plan on the server; follow it by its events and its status",
             permitted!(execute),
         )
     },
     act(
         "/api/v1/plans/{plan}/apply",
-        "Carries what a plan changed to the real resources (operation `plan/apply`)",
+        "Apply the changes of a plan to the real resources (operation `plan/apply`)",
         same_as!("plan/apply"),
     ),
     act(
         "/api/v1/plans/{plan}/cancel",
-        "Gives a plan up (operation `plan/cancel`)",
+        "Cancel a plan (operation `plan/cancel`)",
         same_as!("plan/cancel"),
     ),
     act(
         "/api/v1/plans/{plan}/approve",
-        "Says yes to what a plan waits for (operation `plan/approve`)",
+        "Approve the pending request of a plan (operation `plan/approve`)",
         same_as!("plan/approve"),
     ),
     act(
         "/api/v1/plans/{plan}/reject",
-        "Says no to what a plan waits for (operation `plan/reject`)",
+        "Reject the pending request of a plan (operation `plan/reject`)",
         same_as!("plan/reject"),
     ),
     act(
         "/api/v1/plans/{plan}/prompt",
-        "Tells a plan something (operation `plan/prompt`)",
+        "Send guidance to a plan (operation `plan/prompt`)",
         same_as!("plan/prompt"),
     ),
 ];
@@ -156,14 +156,15 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
 
 async fn make(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let parameters = parameters(&app, request).await?;
-    let done = perform(&app, &permit, "plan/use", parameters, None).await?;
+    let done = OperationCall::named("plan/use")
+        .run(&app, &permit, parameters)
+        .await?;
     let id = done.data.get("plan_id").and_then(Value::as_str);
     let place = id.map(|id| [(LOCATION, format!("/api/v1/plans/{id}"))]);
-    let body = axum::Json(DoneDocument::from(done));
-    Ok((StatusCode::CREATED, place, body).into_response())
+    Ok((StatusCode::CREATED, place, axum::Json(done)).into_response())
 }
 
-/// Does an operation with the plan of the path: what is in the body, or after the question mark, goes along.
+/// Calls an operation with the plan of the path; the parameters come from the body or the query string.
 async fn as_operation(
     app: Arc<App>,
     permit: Permit,
@@ -180,13 +181,15 @@ async fn as_operation(
             .map(|(name, value)| (name, given_as_text(value)))
             .collect()
     };
-    // Whatever else names a plan does not count: the one of the path was checked.
+    // Overrides any other reference: permission was checked for the plan of the path.
     given.insert("reference".to_owned(), json!(plan));
-    let done = perform(&app, &permit, operation, given, None).await?;
-    Ok(axum::Json(DoneDocument::from(done)).into_response())
+    let done = OperationCall::named(operation)
+        .run(&app, &permit, given)
+        .await?;
+    Ok(axum::Json(done).into_response())
 }
 
-/// The value of a parameter in the query string, where numbers and `true` are texts.
+/// The value of a query parameter: numbers and booleans are converted from text.
 fn given_as_text(value: String) -> Value {
     match value.as_str() {
         "true" => Value::Bool(true),
@@ -198,10 +201,10 @@ fn given_as_text(value: String) -> Value {
     }
 }
 
-/// Has a plan driven on. The answer comes as soon as it is stored that it will be.
+/// Queues a plan for this server. Responds as soon as the request is stored.
 async fn execute(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
     let plan = permit.plan()?;
-    driving::take_on(&app, permit.caller(), plan).await?;
+    driving::enqueue(&app, permit.caller(), plan).await?;
     let status = format!("/api/v1/plans/{plan}");
     let body = axum::Json(AcceptedDocument {
         id: plan.to_string(),

@@ -1,4 +1,4 @@
-//! Reading requests: bodies in JSON, parameters after the question mark, versions in headers.
+//! Reading requests: JSON bodies, query parameters, versions in headers.
 
 use axum::body::Body;
 use axum::extract::{Query, Request};
@@ -18,7 +18,7 @@ pub(crate) async fn json<T: DeserializeOwned>(app: &App, request: Request) -> Re
     parse(&whole(app, &parts.headers, body).await?)
 }
 
-/// The bytes of a body that says that it is JSON.
+/// The bytes of a body whose content type is JSON.
 pub(crate) async fn whole(
     app: &App,
     headers: &HeaderMap,
@@ -48,7 +48,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// The parameters after the question mark.
+/// The query parameters.
 pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     Query::try_from_uri(uri)
         .map(|Query(query)| query)
@@ -60,7 +60,7 @@ pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
         })
 }
 
-/// The version that a change expects to find.
+/// The version in `If-Match`, which a change expects.
 pub(crate) fn expected(headers: &HeaderMap) -> Result<ExpectedVersion, Problem> {
     let Some(value) = headers.get(IF_MATCH) else {
         return Ok(ExpectedVersion::Any);
@@ -78,13 +78,13 @@ pub(crate) fn expected(headers: &HeaderMap) -> Result<ExpectedVersion, Problem> 
         .ok_or_else(|| {
             Problem::new(
                 Code::MalformedRequest,
-                "`If-Match` holds no version of ours",
+                "`If-Match` does not hold a version of this server",
             )
-            .with_hint("send the `ETag` of the answer that you read")
+            .with_hint("send the `ETag` of the response that you read")
         })
 }
 
-/// What a change that found another version than it expected is told.
+/// The problem of a change that expected another version.
 pub(crate) fn unexpected(error: cleveragents_application::SessionError) -> Problem {
     let problem = Problem::from(error);
     if problem.code == Code::VersionConflict.as_str() {
@@ -93,7 +93,7 @@ pub(crate) fn unexpected(error: cleveragents_application::SessionError) -> Probl
     problem
 }
 
-/// The version of something as an `ETag`.
+/// A version as an `ETag`.
 pub(crate) fn etag(version: Version) -> String {
     format!("\"{version}\"")
 }

@@ -1,4 +1,4 @@
-//! Conversations.
+//! Conversations (sessions).
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ use crate::gate::Permit;
 use crate::problem::Problem;
 use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
-/// How many messages a search finds at most.
+/// Maximum number of search results.
 const FOUND: u64 = 100;
 
 const IF_MATCH: Parameter = Parameter {
     name: "If-Match",
     place: "header",
-    about: "The `ETag` of the conversation as it was read; with another one nothing is changed (412)",
+    about: "The `ETag` of the conversation as it was read; if it has changed since, nothing is changed (412)",
     schema: schema_of::<Option<String>>,
 };
 
 const NAMESPACE: Parameter = Parameter {
     name: "namespace",
     place: "query",
-    about: "Only those of this namespace",
+    about: "Only conversations of this namespace",
     schema: schema_of::<Option<String>>,
 };
 
@@ -44,7 +44,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Sessions,
         permission: Permission::Read,
         place: Place::Any,
-        summary: "The conversations that the caller may see, the newest first",
+        summary: "List the conversations that the caller may see, newest first",
         parameters: &[
             LIMIT,
             CURSOR,
@@ -52,13 +52,13 @@ pub(crate) static ROUTES: &[Route] = &[
             Parameter {
                 name: "name",
                 place: "query",
-                about: "Only those whose name holds this text, in any case",
+                about: "Only conversations whose name contains this text, ignoring case",
                 schema: schema_of::<Option<String>>,
             },
             Parameter {
                 name: "actor",
                 place: "query",
-                about: "Only those with this actor",
+                about: "Only conversations with this actor",
                 schema: schema_of::<Option<String>>,
             },
         ],
@@ -72,7 +72,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Sessions,
         permission: Permission::Write,
         place: Place::Body,
-        summary: "Makes a conversation",
+        summary: "Create a conversation",
         parameters: &[],
         body: Some(schema_of::<NewSessionDocument>),
         answer: (201, Some(schema_of::<SessionDocument>)),
@@ -84,24 +84,24 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Sessions,
         permission: Permission::Read,
         place: Place::Any,
-        summary: "The messages that hold some words, the best first",
+        summary: "Search messages by words, best match first",
         parameters: &[
             Parameter {
                 name: "q",
                 place: "query",
-                about: "The words; `\"…\"` for a phrase, `*` at the end of a word for its beginning",
+                about: "The words; `\"…\"` for a phrase, `*` at the end of a word for a prefix",
                 schema: schema_of::<String>,
             },
             Parameter {
                 name: "session",
                 place: "query",
-                about: "Only in this conversation",
+                about: "Only messages of this conversation",
                 schema: schema_of::<Option<String>>,
             },
             Parameter {
                 name: "role",
                 place: "query",
-                about: "Only what was said by `user`, `assistant`, `system` or `tool`",
+                about: "Only messages of this role: `user`, `assistant`, `system` or `tool`",
                 schema: schema_of::<Option<String>>,
             },
             LIMIT,
@@ -128,7 +128,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Sessions,
         permission: Permission::Write,
         place: Place::Session,
-        summary: "Gives a conversation another name",
+        summary: "Rename a conversation",
         parameters: &[IF_MATCH],
         body: Some(schema_of::<ChangedSessionDocument>),
         answer: (200, Some(schema_of::<SessionDocument>)),
@@ -140,7 +140,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Sessions,
         permission: Permission::Manage,
         place: Place::Session,
-        summary: "Removes a conversation with its messages",
+        summary: "Delete a conversation with its messages",
         parameters: &[IF_MATCH],
         body: None,
         answer: (204, None),
@@ -152,7 +152,7 @@ pub(crate) static ROUTES: &[Route] = &[
         scope: Scope::Sessions,
         permission: Permission::Write,
         place: Place::Session,
-        summary: "Makes a conversation from the beginning of this one, in the same namespace",
+        summary: "Fork a conversation: create one with its first messages, in the same namespace",
         parameters: &[],
         body: Some(schema_of::<ForkDocument>),
         answer: (201, Some(schema_of::<SessionDocument>)),
@@ -161,7 +161,7 @@ pub(crate) static ROUTES: &[Route] = &[
 ];
 
 #[derive(Debug, Deserialize)]
-struct Chosen {
+struct ListQuery {
     namespace: Option<String>,
     name: Option<String>,
     actor: Option<String>,
@@ -169,13 +169,13 @@ struct Chosen {
 
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
     let paging = Paging::<SessionId>::read(&request)?;
-    let chosen: Chosen = request::query(request.uri())?;
+    let query: ListQuery = request::query(request.uri())?;
     let sessions = app.sessions_of(permit.caller());
     let filter = SessionFilter {
         visible: permit.visible(),
-        namespace: chosen.namespace.map(plain).transpose()?,
-        name_contains: chosen.name.map(plain).transpose()?,
-        actor: chosen.actor.as_deref().map(actor).transpose()?,
+        namespace: query.namespace.map(plain).transpose()?,
+        name_contains: query.name.map(plain).transpose()?,
+        actor: query.actor.as_deref().map(actor).transpose()?,
         ..SessionFilter::default()
     };
     let (before, wanted) = (paging.after, paging.wanted());
@@ -184,7 +184,7 @@ async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
     Ok(axum::Json(page).into_response())
 }
 
-/// A text that every database can look for.
+/// A text that every database can search for: without NUL characters.
 fn plain(text: String) -> Result<String, Problem> {
     if text.contains('\0') {
         return Err(Problem::new(
@@ -211,7 +211,7 @@ async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
         Some(namespace) => namespace,
         None => permit.caller().home(Scope::Sessions).ok_or_else(|| {
             Problem::new(Code::MalformedRequest, "`namespace` is missing")
-                .with_hint("name the namespace in which the session is made")
+                .with_hint("name the namespace of the new session")
         })?,
     };
     is_namespace(&namespace)?;
@@ -231,7 +231,7 @@ async fn create(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
     Ok(made(&session))
 }
 
-/// Checks that a text can be a namespace, as names have it.
+/// Checks that a text is a valid namespace.
 fn is_namespace(text: &str) -> Result<(), Problem> {
     let name: Result<cleveragents_domain::Name, _> = format!("{text}/x").parse();
     match name {
@@ -295,7 +295,7 @@ async fn fork(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
 }
 
 #[derive(Debug, Deserialize)]
-struct Sought {
+struct SearchQuery {
     q: String,
     session: Option<String>,
     role: Option<String>,
@@ -303,19 +303,21 @@ struct Sought {
 }
 
 async fn find(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let sought: Sought = request::query(request.uri())?;
-    let session = sought.session.map(|id| id.parse::<SessionId>());
-    let role = sought.role.map(|role| role.parse());
+    let query: SearchQuery = request::query(request.uri())?;
+    let session = query.session.map(|id| id.parse::<SessionId>());
+    let role = query.role.map(|role| role.parse());
     let scope = SearchScope {
-        session: session.transpose().map_err(|error| Problem::of(&error))?,
+        session: session
+            .transpose()
+            .map_err(|error| Problem::from_error(&error))?,
         role: role
             .transpose()
             .map_err(|error: cleveragents_domain::RoleError| SessionError::from(error))?,
         visible: permit.visible(),
     };
-    let limit = sought.limit.unwrap_or(FOUND).clamp(1, FOUND);
+    let limit = query.limit.unwrap_or(FOUND).clamp(1, FOUND);
     let sessions = app.sessions_of(permit.caller());
-    let hits = crate::blocking(move || sessions.search(&sought.q, &scope, limit, None)).await?;
+    let hits = crate::blocking(move || sessions.search(&query.q, &scope, limit, None)).await?;
     Ok(axum::Json(Page {
         items: hits.iter().map(HitDocument::from).collect(),
         next_cursor: None,

@@ -1,10 +1,13 @@
-//! Turns: a question that the actor of a conversation answers, in one answer or in pieces while it comes.
+//! Turns: a message that the actor of a conversation answers, in one response or as a stream.
 
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_application::{
+    AgentEvent, FrontEnd, MessageActor, MessageOutcome, MessageTurn, NoObserver, Observer,
+};
+use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_process::Cancel;
 use serde_json::json;
 
@@ -14,7 +17,6 @@ use super::types::{NewTurnDocument, TurnDocument};
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::program::{Listener, Tell, Told};
 use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[Route {
@@ -23,11 +25,11 @@ pub(crate) static ROUTES: &[Route] = &[Route {
     scope: Scope::Sessions,
     permission: Permission::Write,
     place: Place::Session,
-    summary: "Asks the actor of a conversation; what was begun is finished and stored even when the caller goes away",
+    summary: "Send a message to the actor of a conversation; the answer is stored even if the client disconnects",
     parameters: &[Parameter {
         name: "Accept",
         place: "header",
-        about: "`text/event-stream` for the answer in pieces: events `text`, `tool`, `reset`, at last `end` or `problem`",
+        about: "`text/event-stream` to stream the answer: events `text`, `tool`, `reset`, finally `end` or `problem`",
         schema: schema_of::<Option<String>>,
     }],
     body: Some(schema_of::<NewTurnDocument>),
@@ -36,68 +38,65 @@ pub(crate) static ROUTES: &[Route] = &[Route {
 }];
 
 async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let wants_pieces = pieces::are_wanted(&request);
+    let wants_pieces = pieces::is_requested(&request);
     let asked: NewTurnDocument = request::json(&app, request).await?;
-    let session = permit.session()?;
-    let (caller, program) = (Arc::clone(permit.caller()), Arc::clone(&app.program));
-    let tell = move |listener: &dyn Listener, cancel: &Cancel| {
-        let told = program.tell(&Tell {
-            caller: &caller,
-            session,
-            prompt: asked.prompt,
-            actor: asked.actor,
-            is_actor_given: false,
-            listener,
-            cancel,
-        })?;
-        Ok::<_, Problem>(TurnDocument::from(told))
+    let message = MessageTurn {
+        session: permit.session()?,
+        prompt: asked.prompt,
+        actor: asked.actor.map(MessageActor::Requested),
     };
-    // Who is refused is told so before anything else.
-    let place = app.place(permit.caller()).await?;
+    let context = app.application.for_caller(Caller::clone(permit.caller()));
+    let answer = move |observer: Arc<dyn Observer>, cancel: &Cancel| {
+        let front_end = FrontEnd {
+            observer,
+            ..FrontEnd::default()
+        };
+        let context = context.with_front_end(front_end).cancelled_by(cancel);
+        let outcome = message.run(&context);
+        let outcome = outcome.map_err(|error| Problem::from_error(&error))?;
+        Ok::<_, Problem>(TurnDocument::from(outcome))
+    };
+    // Refusals are sent before the stream starts.
+    let slot = app.acquire_slot(permit.caller()).await?;
     if !wants_pieces {
-        let ended = app.run_in(place, move |cancel| tell(&Deaf, cancel)).await?;
+        let work = move |cancel: &Cancel| answer(Arc::new(NoObserver), cancel);
+        let ended = app.run_in(slot, work).await?;
         return Ok(axum::Json(ended).into_response());
     }
-    // It is begun before the head of the answer says so.
-    let work = app.begin(place)?;
+    // The work is registered before the response starts.
+    let work = app.begin(slot)?;
     let (pieces, response) = pieces::answer();
-    crate::beside(async move {
-        let heard = Heard(pieces.clone());
-        let outcome = work.run(move |cancel| tell(&heard, cancel)).await;
+    crate::spawn_task(async move {
+        let observer = Arc::new(AnswerPieces(pieces.clone()));
+        let outcome = work.run(move |cancel| answer(observer, cancel)).await;
         pieces.end(outcome.as_ref());
     });
     Ok(response)
 }
 
-impl From<Told> for TurnDocument {
-    fn from(told: Told) -> Self {
-        let (state, text) = match told {
-            Told::Answered { text } => ("answered", Some(text)),
-            Told::Waiting { question } => ("waiting", Some(question)),
-            Told::Stopped => ("stopped", None),
+impl From<MessageOutcome> for TurnDocument {
+    fn from(outcome: MessageOutcome) -> Self {
+        let (state, text) = match outcome {
+            MessageOutcome::Answered(text) => ("answered", Some(text)),
+            MessageOutcome::Waiting(question) => ("waiting", Some(question)),
+            MessageOutcome::Cancelled => ("stopped", None),
         };
         Self { state, text }
     }
 }
 
-/// Who waits for the whole answer.
-struct Deaf;
+/// Streams the answer to the client.
+struct AnswerPieces(Pieces);
 
-impl Listener for Deaf {}
-
-/// Who hears each piece.
-struct Heard(Pieces);
-
-impl Listener for Heard {
-    fn text(&self, piece: &str) {
-        self.0.send("text", &json!({"text": piece}));
-    }
-
-    fn tool(&self, name: &str) {
-        self.0.send("tool", &json!({"name": name}));
-    }
-
-    fn reset(&self) {
-        self.0.send("reset", &json!({}));
+impl Observer for AnswerPieces {
+    fn event(&self, event: &AgentEvent) {
+        match event {
+            AgentEvent::Text { text, .. } => self.0.send("text", &json!({"text": text})),
+            AgentEvent::ToolCallStarted { tool, .. } => {
+                self.0.send("tool", &json!({"name": tool}));
+            }
+            event if event.restarts_answer() => self.0.send("reset", &json!({})),
+            _ => {}
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the API takes and gives, from which the OpenAPI document is made.
+//! Types of requests and responses of the API, from which the OpenAPI document is generated.
 
 use cleveragents_application::{ListedPlan, OperationEntry, SearchHit};
 use cleveragents_domain::{Event, Message, Session};
@@ -6,26 +6,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::program::Operation;
-
 /// A conversation.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct SessionDocument {
-    /// Its id.
+    /// The id of the conversation, a ULID.
     pub(crate) id: String,
-    /// What people call it.
+    /// The name, if it has one.
     pub(crate) name: Option<String>,
     /// The actor that answers in it.
     pub(crate) actor: Option<String>,
-    /// Where it belongs.
+    /// The namespace that it belongs to.
     pub(crate) namespace: String,
     /// The automation profile its plans start with.
     pub(crate) automation: String,
-    /// How many messages it holds, which is also the number of the next one.
+    /// The number of messages, which is also the number of the next message.
     pub(crate) message_count: u64,
     /// The version of name, actor and settings; also its `ETag`.
     pub(crate) version: u64,
-    /// When it was made.
+    /// When it was created.
     pub(crate) created_at: String,
     /// When it last changed, messages included.
     pub(crate) updated_at: String,
@@ -47,17 +45,17 @@ impl From<&Session> for SessionDocument {
     }
 }
 
-/// A conversation to be made.
+/// A conversation to create.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSessionDocument {
-    /// What people call it.
+    /// The name: one line.
     #[serde(default)]
     pub(crate) name: Option<String>,
     /// The actor that answers in it.
     #[serde(default)]
     pub(crate) actor: Option<String>,
-    /// Where it belongs; may be left out by who can write to one namespace only.
+    /// The namespace; optional for callers that may write to only one namespace.
     #[serde(default)]
     pub(crate) namespace: Option<String>,
 }
@@ -65,17 +63,17 @@ pub(crate) struct NewSessionDocument {
 /// A message of a conversation.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct MessageDocument {
-    /// Its id.
+    /// The id of the message, a ULID.
     pub(crate) id: String,
-    /// Its number, from 0 and without gap.
+    /// The number of the message in its conversation, from 0 without gaps.
     pub(crate) sequence: u64,
-    /// Who said it.
+    /// The author: `user`, `assistant`, `system` or `tool`.
     pub(crate) role: String,
-    /// What was said.
+    /// The text.
     pub(crate) content: String,
-    /// Facts about it.
+    /// Arbitrary data of the client.
     pub(crate) metadata: Map<String, Value>,
-    /// When it was said.
+    /// When it was created.
     pub(crate) created_at: String,
 }
 
@@ -92,82 +90,82 @@ impl From<&Message> for MessageDocument {
     }
 }
 
-/// A message to be appended.
+/// A message to append.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessageDocument {
-    /// Who says it.
+    /// The author: `user`, `assistant`, `system` or `tool`.
     #[schemars(extend("enum" = ["user", "assistant", "system", "tool"]))]
     pub(crate) role: String,
-    /// What is said.
+    /// The text.
     #[schemars(length(min = 1))]
     pub(crate) content: String,
-    /// Facts about it.
+    /// Arbitrary data of the client.
     #[serde(default)]
     pub(crate) metadata: Map<String, Value>,
 }
 
-/// A conversation as it shall be.
+/// Changes to a conversation.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangedSessionDocument {
-    /// What people call it: one line.
+    /// The new name: one line.
     #[schemars(length(min = 1, max = 200))]
     pub(crate) name: String,
 }
 
-/// A conversation to be made from another.
+/// A fork of a conversation to create.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForkDocument {
-    /// The number of the last message that is taken; all of them when left out.
+    /// The number of the last message to copy; default: all messages.
     #[serde(default)]
     pub(crate) at: Option<u64>,
-    /// What people call the new one; the name of the first when left out.
+    /// The name of the fork; default: the name of the original.
     #[serde(default)]
     pub(crate) name: Option<String>,
 }
 
-/// A message, or a list of them. Only its schema is used: which of the two it is is seen at the first character.
+/// A message, or a list of them. Only its schema is used: the first character of the body decides between the two.
 #[derive(Debug, JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) enum NewMessagesDocument {
-    /// One.
+    /// A single message.
     One(NewMessageDocument),
-    /// Several, which are stored together.
+    /// Several messages, stored in one unit of work.
     Many(Vec<NewMessageDocument>),
 }
 
-/// What was stored: one for a message, a list for a list. Only its schema is used.
+/// The stored messages: an object for a single message, a list for a list. Only its schema is used.
 #[derive(Debug, JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) enum StoredMessagesDocument {
-    /// One.
+    /// A single message.
     One(StoredDocument),
-    /// Several, in the order in which they were given.
+    /// Several messages, in the order of the request.
     Many(Vec<StoredDocument>),
 }
 
-/// A message that was found.
+/// A search result.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct HitDocument {
-    /// The conversation it is in.
+    /// The id of the conversation.
     pub(crate) session: String,
-    /// What people call that conversation.
+    /// The name of the conversation.
     pub(crate) session_name: Option<String>,
-    /// Its id.
+    /// The id of the message.
     pub(crate) id: String,
-    /// Its number.
+    /// The number of the message in its conversation.
     pub(crate) sequence: u64,
-    /// Who said it.
+    /// The author: `user`, `assistant`, `system` or `tool`.
     pub(crate) role: String,
-    /// The words around what was found, which is between the characters U+0002 and U+0003.
+    /// The words around the match, which is enclosed in the characters U+0002 and U+0003.
     pub(crate) excerpt: String,
-    /// How well it matches; better is greater.
+    /// The score of the match; higher is better.
     pub(crate) score: f64,
-    /// When it was said.
+    /// When the message was created.
     pub(crate) created_at: String,
 }
 
@@ -186,43 +184,43 @@ impl From<&SearchHit> for HitDocument {
     }
 }
 
-/// A question for the actor of a conversation.
+/// A message for the actor of a conversation.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTurnDocument {
-    /// What is asked; left out to go on with a turn that was cut off.
+    /// The message; left out to resume an interrupted turn.
     #[serde(default)]
     pub(crate) prompt: Option<String>,
-    /// The actor that answers; that of the conversation when left out.
+    /// The actor that answers; default: the actor of the conversation.
     #[serde(default)]
     pub(crate) actor: Option<String>,
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct TurnDocument {
-    /// `answered`, `waiting` (for a person, who answers with the next turn) or `stopped`.
+    /// `answered`, `waiting` (for the user, who answers with the next turn) or `stopped`.
     pub(crate) state: &'static str,
-    /// The answer, or what is asked of a person.
+    /// The answer, or the question to the user.
     pub(crate) text: Option<String>,
 }
 
-/// A plan, as a list shows it.
+/// A plan in a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct PlanDocument {
-    /// Its id.
+    /// The id of the plan, a ULID.
     pub(crate) id: String,
-    /// What people call it.
+    /// The name, if it has one.
     pub(crate) name: Option<String>,
-    /// What it was made from.
+    /// The name of the action that it was created from.
     pub(crate) action: String,
-    /// Where it belongs.
+    /// The namespace that it belongs to.
     pub(crate) namespace: String,
-    /// Its phase and its state, such as `execute/processing`.
+    /// The phase and the state, such as `execute/processing`.
     pub(crate) stage: String,
-    /// Whether it waits for a person.
+    /// Whether it waits for the user.
     pub(crate) is_waiting: bool,
-    /// When it was made.
+    /// When it was created.
     pub(crate) created_at: String,
     /// When it last changed.
     pub(crate) updated_at: String,
@@ -243,22 +241,23 @@ impl From<&ListedPlan> for PlanDocument {
     }
 }
 
-/// Something that can be asked for.
+/// An operation.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct OperationDocument {
-    /// Its name, to be sent as the end of the path.
+    /// The name, which is the end of its path.
     pub(crate) name: String,
-    /// One sentence about it.
+    /// One sentence that describes it.
     pub(crate) summary: String,
-    /// The part of the server it belongs to.
+    /// The area of the server that it belongs to.
     pub(crate) scope: String,
-    /// The least role that may ask for it.
+    /// The lowest role that may run it.
     pub(crate) role: String,
     /// The JSON schema of its parameters.
     pub(crate) parameters: Value,
-    /// The JSON schema of its data, where it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) data: Option<Value>,
+    /// The JSON schema of its response.
+    pub(crate) data: Value,
+    /// Whether it runs agents, and streams their events.
+    pub(crate) runs_agents: bool,
 }
 
 impl From<&OperationEntry> for OperationDocument {
@@ -269,80 +268,65 @@ impl From<&OperationEntry> for OperationDocument {
             scope: entry.requirement.scope.to_string(),
             role: entry.requirement.permission.least_role().to_string(),
             parameters: (entry.request)().to_value(),
-            data: Some((entry.response)().to_value()),
+            data: (entry.response)().to_value(),
+            runs_agents: entry.runs_agents,
         }
     }
 }
 
-impl From<&Operation> for OperationDocument {
-    fn from(operation: &Operation) -> Self {
-        Self {
-            name: operation.name.clone(),
-            summary: operation.summary.clone(),
-            scope: operation.scope.to_string(),
-            role: operation.permission.least_role().to_string(),
-            parameters: operation.parameters.clone(),
-            data: None,
-        }
-    }
-}
-
-/// What came of an operation.
+/// The response of an operation.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct DoneDocument {
-    /// What it gives, as the command gives it with `--format json`.
+    /// The response, which the command prints as `data` with `--format json`.
     pub(crate) data: Value,
-    /// The exit code of the command.
-    pub(crate) exit_code: u8,
 }
 
-/// That something is being done.
+/// A request that was accepted and is processed in the background.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct AcceptedDocument {
-    /// The plan.
+    /// The id of the plan.
     pub(crate) id: String,
-    /// Where to look how it goes.
+    /// The path of its status.
     pub(crate) status: String,
 }
 
-/// A message that is stored.
+/// A stored message.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct StoredDocument {
-    /// Its id.
+    /// The id of the message.
     pub(crate) id: String,
-    /// Its number.
+    /// The number of the message in its conversation.
     pub(crate) sequence: u64,
 }
 
 /// A page of a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Page<T> {
-    /// What is on the page.
+    /// The items on this page.
     pub(crate) items: Vec<T>,
-    /// What to send as `cursor` for the next page; nothing on the last one.
+    /// The `cursor` of the next page; `null` on the last page.
     pub(crate) next_cursor: Option<String>,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct EventDocument<'e> {
-    /// Its place in the log; also the `id` of the server-sent event.
+    /// Its position in the event log; also the `id` of the server-sent event.
     pub(crate) position: u64,
-    /// What happened, such as `plan.created`.
+    /// The kind of event, such as `plan.created`.
     pub(crate) kind: &'static str,
-    /// The id of what it happened to.
+    /// The id of the object that it concerns.
     pub(crate) subject: &'e str,
-    /// Where that belongs; nothing when it belongs nowhere.
+    /// The namespace of that object; `null` if it belongs to none.
     pub(crate) namespace: Option<&'e str>,
-    /// Facts about it.
+    /// Data of the event.
     pub(crate) payload: &'e Value,
-    /// When.
+    /// When it happened.
     pub(crate) occurred_at: String,
 }
 
 impl<'e> EventDocument<'e> {
-    /// An event of a namespace.
-    pub(crate) fn of(event: &'e Event, namespace: Option<&'e str>) -> Self {
+    pub(crate) fn new(event: &'e Event, namespace: Option<&'e str>) -> Self {
         Self {
             position: event.position.0,
             kind: event.kind.as_str(),

@@ -7,7 +7,7 @@ use cleveragents_store::definitions::{self, DefinitionKind};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
-/// The members of a card that only 0.3 knows.
+/// The members of a card that only 0.3 defines.
 const OLD: [&str; 6] = [
     "url",
     "protocolVersion",
@@ -17,7 +17,7 @@ const OLD: [&str; 6] = [
     "security",
 ];
 
-/// The public card without what only 0.3 knows, which must be there.
+/// The public card without the members that only 0.3 defines, which must exist.
 fn without_old(mut card: Value) -> Value {
     for name in OLD {
         let removed = card.as_object_mut().expect("an object").remove(name);
@@ -93,7 +93,7 @@ fn check_card(card: &Value) {
     for name in ["name", "description", "version"] {
         assert!(!card[name].as_str().expect("a text").is_empty());
     }
-    // The schemas of operations say that a parameter may be `null`.
+    // The schemas of operations declare that a parameter may be `null`.
     let mut plain = card.clone();
     if let Some(params) = plain.pointer_mut("/capabilities/extensions/0/params") {
         params["methods"] = json!([]);
@@ -105,17 +105,14 @@ fn check_card(card: &Value) {
 fn the_public_card_is_strict_and_may_be_kept() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
-    // Nobody needs to be known, and no version is asked for.
+    // Neither a token nor a version is needed.
     let client = server.client().header("a2a-version", None);
     let answer = client.http("GET", "/.well-known/agent-card.json", None);
     assert_eq!(answer.status, 200);
     assert_eq!(answer.kind(), "application/json");
     let card = answer.json();
     check_card(&card);
-    assert!(
-        card.get("securitySchemes").is_none(),
-        "nobody needs a token"
-    );
+    assert!(card.get("securitySchemes").is_none(), "no token is needed");
     let caching = answer.headers["cache-control"].to_str().expect("a text");
     assert!(caching.contains("max-age="));
     let tag = answer.headers["etag"].to_str().expect("a tag").to_owned();
@@ -245,7 +242,6 @@ fn the_extended_card_tells_what_the_caller_finds() {
         .collect();
     for (method, is_listed) in [
         ("_cleveragents/plan/list", true),
-        ("_cleveragents/example/list", true),
         ("_cleveragents/plan/use", false),
         ("_cleveragents/plan/cancel", false),
         ("_cleveragents/session/list", false),
@@ -280,7 +276,7 @@ fn an_agent_that_says_little_refuses_the_rest() {
         let code = |method: &str, params: &Value| {
             client.call(way, method, params).expect_err("refused").code
         };
-        // Before it is looked whether there is such a task.
+        // Checked before the task is looked up.
         let push = json!({"taskId": "t", "url": "https://example.com/hook"});
         let expected = [
             ("CreateTaskPushNotificationConfig", push, -32003),

@@ -1,5 +1,5 @@
-//! Clients that others wrote: the official SDKs for Python and JavaScript. Run by `scripts/a2a-clients`, which installs
-//! them; without the folder that `CLEVERAGENTS_A2A_CLIENTS` names there is nothing to do.
+//! The official SDKs for Python and JavaScript as clients. `scripts/a2a-clients` installs them and runs this test;
+//! without the folder that `CLEVERAGENTS_A2A_CLIENTS` names the test does nothing.
 
 use std::path::PathBuf;
 use std::process::Command;

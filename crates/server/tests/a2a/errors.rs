@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is told.
+//! Errors and their responses.
 
 use crate::harness::{Server, WAYS, Way, Wrong, local, message};
 use cleveragents_domain::identity::Scope;
@@ -260,7 +260,7 @@ fn foreign_tasks_do_not_exist_and_viewers_only_look() {
             found.assert(way, -32012, 403, "FORBIDDEN");
         }
         let found = wrong(viewer.call(way, "SendMessage", &json!({"message": message("m", "x")})));
-        // A viewer can write nowhere, so there is no namespace to write to.
+        // A viewer may write to no namespace, so none can be chosen.
         found.assert(way, -32602, 400, "INVALID_PARAMS");
         let params = json!({"message": message("m", "x"), "tenant": "acme"});
         assert_eq!(viewer.rpc_answer("SendMessage", &params).status, 403);

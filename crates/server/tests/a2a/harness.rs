@@ -1,233 +1,33 @@
-//! A server with a program that does what its messages say, and a client.
+//! A server, and a client.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cleveragents_application::{Application, OperationSettings, ProcessEnvironment, SandboxPolicy};
-use cleveragents_domain::identity::{Caller, Grant, Permission, Scope};
-use cleveragents_domain::{Code, PlanId, Timestamp, TokenId};
-use cleveragents_process::Cancel;
-use cleveragents_server::{
-    Call, Conformance, Done, Failure, Operation, Options, Program, Tell, Told, serve,
+use cleveragents_application::{
+    Application, OperationSettings, PlanSettings, ProcessEnvironment, RuntimeRequest, SandboxPolicy,
 };
+use cleveragents_domain::identity::{Grant, Scope};
+use cleveragents_domain::{Timestamp, TokenId};
+use cleveragents_server::{Conformance, Options, serve};
 use cleveragents_store::{Engine, tokens};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// The longest that a test waits for anything.
+use crate::provider::{MODEL, Provider};
+
+/// Timeout of every wait in a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A gate that work waits at until it is opened.
-#[derive(Default)]
-pub(crate) struct Door {
-    is_open: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Door {
-    pub(crate) fn open(&self) {
-        *self.is_open.lock().expect("not poisoned") = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until the door is open or the work is stopped.
-    fn wait(&self, cancel: &Cancel) {
-        let mut is_open = self.is_open.lock().expect("not poisoned");
-        while !*is_open && !cancel.is_cancelled() {
-            let step = Duration::from_millis(5);
-            is_open = self.changed.wait_timeout(is_open, step).expect("waits").0;
-        }
-    }
-}
-
-type PlanStep = Box<dyn Fn(&Engine, PlanId) + Send>;
-
-/// What the tests lend the server. A message says what happens:
-/// `echo …`, `ask …` (waits for an answer), `fail …`, `hold …` (until the door opens), `stream …`, `panic`.
-pub(crate) struct Double {
-    pub(crate) door: Door,
-    pub(crate) asked: Mutex<Vec<(String, Option<String>, String)>>,
-    pub(crate) calls: Mutex<Vec<(String, Value, String)>>,
-    pub(crate) was_stopped: AtomicBool,
-    pub(crate) engine: Mutex<Option<Arc<Engine>>>,
-    /// What driving a plan does, one after the other.
-    pub(crate) drives: Mutex<Vec<PlanStep>>,
-    pub(crate) plan: Mutex<Option<PlanId>>,
-    operations: Vec<Operation>,
-}
-
-impl Default for Double {
-    fn default() -> Self {
-        let operation = |name: &str, scope, permission| Operation {
-            name: name.to_owned(),
-            summary: format!("Does {name}"),
-            scope,
-            permission,
-            parameters: json!({"type": "object"}),
-        };
-        let plan = |name| operation(name, Scope::Plans, Permission::Write);
-        Self {
-            door: Door::default(),
-            asked: Mutex::default(),
-            calls: Mutex::default(),
-            was_stopped: AtomicBool::new(false),
-            engine: Mutex::default(),
-            drives: Mutex::default(),
-            plan: Mutex::default(),
-            operations: vec![
-                operation("example/list", Scope::Plans, Permission::Read),
-                operation("diagnostics/run", Scope::Server, Permission::Manage),
-                plan("plan/use"),
-                plan("plan/apply"),
-            ],
-        }
-    }
-}
-
-impl Program for Double {
-    fn operations(&self) -> &[Operation] {
-        &self.operations
-    }
-
-    fn authorize(
-        &self,
-        caller: &Caller,
-        operation: &Operation,
-        parameters: &Value,
-    ) -> Result<(), Failure> {
-        let (scope, permission) = (operation.scope, operation.permission);
-        let named = parameters.get("action").or_else(|| parameters.get("name"));
-        let may = match named.and_then(Value::as_str) {
-            _ if operation.name == "diagnostics/run" => caller.may_everywhere(scope, permission),
-            Some(name) => {
-                let namespace = name.split('/').next().unwrap_or_default();
-                caller.may(scope, permission, namespace)
-            }
-            None => !caller.reach(scope, permission).is_empty(),
-        };
-        let denied = || Failure::new(Code::Forbidden, "another role is needed");
-        may.then_some(()).ok_or_else(denied)
-    }
-
-    fn run(&self, call: &Call<'_>) -> Result<Done, Failure> {
-        let name = call.operation.name.clone();
-        self.calls.lock().expect("not poisoned").push((
-            name.clone(),
-            call.parameters.clone(),
-            call.caller.identity().to_owned(),
-        ));
-        let data = match name.as_str() {
-            "plan/use" => json!({"plan_id": *self.plan.lock().expect("not poisoned")}),
-            "example/list" => match call.parameters.get("fail").and_then(Value::as_str) {
-                Some("missing") => {
-                    return Err(Failure::new(Code::PlanNotFound, "no such plan"));
-                }
-                Some("inside") => return Err(Failure::new(Code::Internal, "secret detail")),
-                Some("usage") => return Err(Failure::new(Code::InvalidName, "bad name")),
-                Some("exists") => return Err(Failure::new(Code::ToolExists, "it exists")),
-                Some("budget") => return Err(Failure::new(Code::BudgetExceeded, "too dear")),
-                Some("plan") => return Err(Failure::new(Code::PlanFailed, "it failed")),
-                _ => json!([{"plan": 1}]),
-            },
-            "plan/apply" => {
-                let next = self.drives.lock().expect("not poisoned").pop();
-                let plan = self.plan.lock().expect("not poisoned").expect("a plan");
-                if let Some(next) = next {
-                    next(&self.engine(), plan);
-                }
-                json!({})
-            }
-            _ => json!({}),
-        };
-        Ok(Done {
-            data,
-            report: json!({}),
-            exit_code: 0,
-        })
-    }
-
-    fn tell(&self, tell: &Tell<'_>) -> Result<Told, Failure> {
-        self.asked.lock().expect("not poisoned").push((
-            tell.session.to_string(),
-            tell.prompt.clone(),
-            tell.actor.clone().unwrap_or_default(),
-        ));
-        let Some(prompt) = &tell.prompt else {
-            return Ok(Told::Answered {
-                text: "went on".to_owned(),
-            });
-        };
-        let (word, rest) = prompt.split_once(' ').unwrap_or((prompt, ""));
-        match word {
-            "ask" => Ok(Told::Waiting {
-                question: rest.to_owned(),
-            }),
-            "fail" => Err(Failure::new(Code::ModelOverloaded, rest)),
-            "inside" => Err(Failure::new(Code::Internal, "secret detail")),
-            "panic" => panic!("as asked"),
-            "hold" => {
-                self.door.wait(tell.cancel);
-                if tell.cancel.is_cancelled() {
-                    self.was_stopped.store(true, Ordering::SeqCst);
-                    return Ok(Told::Stopped);
-                }
-                Ok(Told::Answered {
-                    text: rest.to_owned(),
-                })
-            }
-            "stream" => {
-                tell.listener.text("false start");
-                tell.listener.reset();
-                for piece in rest.split_inclusive(' ') {
-                    // More than is gathered, so that each piece is told for itself.
-                    tell.listener.text(&format!("{piece:.<2000}"));
-                }
-                let text = rest
-                    .split_inclusive(' ')
-                    .map(|piece| format!("{piece:.<2000}"));
-                Ok(Told::Answered {
-                    text: text.collect(),
-                })
-            }
-            _ => Ok(Told::Answered {
-                text: prompt.clone(),
-            }),
-        }
-    }
-
-    fn drive(&self, _caller: &Caller, plan: PlanId, _cancel: &Cancel) -> Result<Value, Failure> {
-        let next = self.drives.lock().expect("not poisoned").pop();
-        if let Some(next) = next {
-            next(&self.engine(), plan);
-        }
-        Ok(json!({"plan": plan}))
-    }
-
-    fn version(&self) -> &'static str {
-        "1.2.3"
-    }
-}
-
-impl Double {
-    fn engine(&self) -> Arc<Engine> {
-        let engine = self.engine.lock().expect("not poisoned");
-        Arc::clone(engine.as_ref().expect("an engine"))
-    }
-
-    pub(crate) fn prompts(&self) -> Vec<Option<String>> {
-        let asked = self.asked.lock().expect("not poisoned");
-        asked.iter().map(|(_, prompt, _)| prompt.clone()).collect()
-    }
-}
-
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     pub(crate) url: String,
-    pub(crate) double: Arc<Double>,
+    pub(crate) provider: Arc<Provider>,
     pub(crate) engine: Arc<Engine>,
+    /// The home of the program, and other files of a test.
+    pub(crate) folder: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -243,11 +43,12 @@ pub(crate) fn local() -> Options {
     }
 }
 
-/// Options of a server that asks the program.
+/// Options of a server whose turns are answered by a [`Provider`].
 pub(crate) fn product() -> Options {
     Options {
         conformance: None,
-        // Work that is held is cut off soon.
+        actor: Some(MODEL.to_owned()),
+        // Held work is interrupted soon.
         drain: Duration::from_millis(300),
         ..local()
     }
@@ -255,18 +56,22 @@ pub(crate) fn product() -> Options {
 
 impl Server {
     pub(crate) fn start(database: &TestDatabase, options: Options) -> Self {
-        Self::lending(database, options, Arc::new(Double::default()))
+        Self::with_provider(database, options, Arc::default())
     }
 
-    pub(crate) fn lending(database: &TestDatabase, options: Options, double: Arc<Double>) -> Self {
-        Self::on(database.open(), options, double)
+    pub(crate) fn with_provider(
+        database: &TestDatabase,
+        options: Options,
+        provider: Arc<Provider>,
+    ) -> Self {
+        Self::on(database.open(), options, provider)
     }
 
-    pub(crate) fn on(engine: Arc<Engine>, options: Options, double: Arc<Double>) -> Self {
-        *double.engine.lock().expect("not poisoned") = Some(Arc::clone(&engine));
+    pub(crate) fn on(engine: Arc<Engine>, options: Options, provider: Arc<Provider>) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let (told, address) = std::sync::mpsc::channel();
-        let (lent, program) = (Arc::clone(&engine), Arc::clone(&double));
+        let folder = tempfile::tempdir().expect("a folder");
+        let application = application(Arc::clone(&engine), &provider, folder.path());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
@@ -275,10 +80,9 @@ impl Server {
                 .expect("a runtime");
             runtime
                 .block_on(serve(
-                    application(lent),
-                    program,
+                    application,
                     options,
-                    |address| told.send(address).expect("somebody listens"),
+                    |address| told.send(address).expect("the test waits"),
                     async {
                         let _stopped = stopped.await;
                     },
@@ -288,14 +92,15 @@ impl Server {
         let address = address.recv_timeout(PATIENCE).expect("it listens");
         Self {
             url: format!("http://{address}"),
-            double,
+            provider,
             engine,
+            folder,
             stop: Some(stop),
             thread: Some(thread),
         }
     }
 
-    /// Ends it and waits until it has ended.
+    /// Stops the server and waits until it has stopped.
     pub(crate) fn end(mut self) {
         self.halt();
     }
@@ -317,7 +122,7 @@ impl Server {
         let token = tokens::Token {
             id: TokenId::generate(),
             name: name.to_owned(),
-            secret_hash: cleveragents_domain::ContentHash::of(secret.as_bytes()).hex(),
+            secret_hash: cleveragents_domain::ContentHash::of_bytes(secret.as_bytes()).hex(),
             scopes: scopes.iter().copied().collect(),
             grants: grants
                 .iter()
@@ -345,7 +150,7 @@ impl Drop for Server {
     }
 }
 
-/// An answer over HTTP.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -374,7 +179,7 @@ pub(crate) struct Client {
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
-/// The way to a method.
+/// The binding by which a method is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Rpc,
@@ -392,7 +197,7 @@ pub(crate) struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// The next event as it was sent; nothing when the stream is over.
+    /// The next event as it was sent; `None` at the end of the stream.
     pub(crate) fn raw(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.find("\n\n") {
@@ -427,7 +232,7 @@ impl Events<'_> {
         }
     }
 
-    /// All that is left.
+    /// All remaining updates.
     pub(crate) fn rest(&mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.next()).collect()
     }
@@ -451,7 +256,7 @@ impl Client {
         }
     }
 
-    /// The same client with another value of a header; none removes it.
+    /// The same client with another value of a header; `None` removes it.
     pub(crate) fn header(mut self, name: &'static str, value: Option<&str>) -> Self {
         self.headers.retain(|(known, _)| *known != name);
         if let Some(value) = value {
@@ -490,7 +295,7 @@ impl Client {
         }
     }
 
-    /// Calls a method of JSON-RPC and gives the whole answer.
+    /// Calls a method over JSON-RPC and returns the whole response.
     pub(crate) fn rpc(&self, method: &str, params: &Value) -> Value {
         let answer = self.rpc_answer(method, params);
         answer.json()
@@ -501,7 +306,7 @@ impl Client {
         self.http("POST", "/a2a", Some(&body.to_string()))
     }
 
-    /// Calls a method either way: the result, or code and reason of the error.
+    /// Calls a method over either binding: the result, or code and reason of the error.
     pub(crate) fn call(&self, way: Way, method: &str, params: &Value) -> Result<Value, Wrong> {
         match way {
             Way::Rpc => {
@@ -555,21 +360,21 @@ impl Client {
         }
     }
 
-    /// Sends a message with an id and gives the task.
+    /// Sends a message with an id and returns the task.
     pub(crate) fn send(&self, way: Way, message_id: &str) -> Value {
         let params = json!({"message": message(message_id, "Hello")});
         let result = self.call(way, "SendMessage", &params).expect("a task");
         result["task"].clone()
     }
 
-    /// Sends a text and gives the task.
+    /// Sends a text and returns the task.
     pub(crate) fn say(&self, way: Way, text: &str) -> Value {
         let params = json!({"message": message("m", text)});
         let result = self.call(way, "SendMessage", &params).expect("a task");
         result["task"].clone()
     }
 
-    /// Sends a text, does not wait, and gives the id of the task.
+    /// Sends a text without waiting, and returns the id of the task.
     pub(crate) fn begin(&self, text: &str) -> String {
         let params = json!({
             "message": message("m", text), "configuration": {"returnImmediately": true},
@@ -600,7 +405,7 @@ fn reason(details: &Value) -> String {
     info["reason"].as_str().expect("a reason").to_owned()
 }
 
-/// What went wrong: the code of JSON-RPC or of HTTP, and the reason.
+/// An error: the code of JSON-RPC or of HTTP, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) code: i64,
@@ -638,7 +443,7 @@ fn rest_form(method: &str, params: &Value) -> (&'static str, String, Option<Stri
                 .collect();
             ("GET", format!("/a2a/v1/tasks?{}", pairs.join("&")), None)
         }
-        // As the kit does it: the kind of JSON, and nothing in it.
+        // As the kit does it: a JSON content type with an empty body.
         "CancelTask" => (
             "POST",
             format!("/a2a/v1/tasks/{}:cancel", text("id")),
@@ -676,15 +481,23 @@ pub(crate) fn state(task: &Value) -> &str {
 }
 
 /// The operations of a test's database.
-fn application(engine: Arc<Engine>) -> Application {
+fn application(engine: Arc<Engine>, provider: &Arc<Provider>, folder: &Path) -> Application {
+    let (provider, home) = (Arc::clone(provider), folder.join("home"));
+    std::fs::create_dir_all(&home).expect("a folder");
+    let sandboxes = home.join("sandboxes");
+    let runtime = move |request: &RuntimeRequest<'_>| provider.runtime(request, &home);
     Application::new(
         engine,
         OperationSettings {
             max_message_bytes: 1 << 20,
             automation_profile: "manual".to_owned(),
-            sandboxes: std::env::temp_dir(),
-            process: ProcessEnvironment::default(),
+            sandboxes,
+            process: ProcessEnvironment {
+                runtime: Arc::new(runtime),
+                ..ProcessEnvironment::default()
+            },
             sandbox_policy: SandboxPolicy::default(),
+            plans: PlanSettings::default(),
         },
     )
 }

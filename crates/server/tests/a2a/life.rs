@@ -1,10 +1,10 @@
-//! Tasks that are cancelled, and callers that go away.
+//! Cancelled tasks, and clients that disconnect.
 
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::sync::atomic::Ordering;
 
 use crate::harness::{PATIENCE, Server, WAYS, Way, local, message, product, state};
+use crate::provider::wait_for;
 use cleveragents_testkit::TestDatabase;
 use serde_json::json;
 
@@ -33,16 +33,14 @@ fn a_task_that_waits_or_runs_can_be_cancelled() {
     let server = Server::start(&database, product());
     let client = server.client();
     let id = client.begin("hold it");
-    client.wait_for(&id, "TASK_STATE_WORKING");
+    wait_for("the model is asked", || {
+        !server.provider.prompts().is_empty()
+    });
     let cancelled = client
         .call(Way::Rpc, "CancelTask", &json!({"id": id}))
         .expect("cancelled");
     assert_eq!(state(&cancelled), "TASK_STATE_CANCELED");
-    let begun = std::time::Instant::now();
-    while !server.double.was_stopped.load(Ordering::SeqCst) {
-        assert!(begun.elapsed() < PATIENCE, "the turn was not stopped");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    assert!(server.provider.wait_for_stop(), "the turn was not stopped");
     let after = client
         .call(Way::Rpc, "GetTask", &json!({"id": id}))
         .expect("a task");
@@ -56,7 +54,7 @@ fn a_task_that_waits_or_runs_can_be_cancelled() {
 #[test]
 fn a_task_goes_on_when_its_caller_goes_away() {
     for method in ["SendMessage", "SendStreamingMessage"] {
-        // Of its own, since a door that was opened stays open.
+        // A client of its own: a released provider holds nothing any more.
         let database = TestDatabase::sqlite();
         let server = Server::start(&database, product());
         let client = server.client();
@@ -80,12 +78,15 @@ fn a_task_goes_on_when_its_caller_goes_away() {
             }
             assert!(begun.elapsed() < PATIENCE, "it was not begun");
         };
+        wait_for("the model is asked", || {
+            !server.provider.prompts().is_empty()
+        });
         drop(stream);
-        // The server has noticed by the time that it answered others.
+        // The server has noticed the disconnect by the time it has answered another client.
         client.say(Way::Rpc, "another");
-        server.double.door.open();
+        server.provider.release();
         client.wait_for(&working, "TASK_STATE_COMPLETED");
-        assert!(!server.double.was_stopped.load(Ordering::SeqCst));
+        assert_eq!(server.provider.prompts(), ["hold on", "another"]);
     }
 }
 
@@ -101,7 +102,7 @@ fn a_task_that_is_worked_on_takes_no_message() {
     let wrong = client.call(Way::Rpc, "SendMessage", &json!({"message": more}));
     let wrong = wrong.expect_err("refused");
     wrong.assert(Way::Rpc, -32004, 400, "UNSUPPORTED_OPERATION");
-    server.double.door.open();
+    server.provider.release();
     client.wait_for(&id, "TASK_STATE_COMPLETED");
 }
 

@@ -1,5 +1,5 @@
-//! The A2A agent over real sockets: what the conformance kit checks, what happens when clients and servers go away,
-//! push notifications, and the operations as methods.
+//! The A2A agent over real sockets: the checks of the conformance kit, clients and servers that disappear, push
+//! notifications, and the operations as methods.
 
 mod card;
 mod clients;
@@ -10,6 +10,8 @@ mod lists;
 mod odd;
 mod operations;
 mod plans;
+#[path = "../support/provider.rs"]
+mod provider;
 mod push;
 mod restart;
 mod send;

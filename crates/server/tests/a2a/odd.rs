@@ -1,4 +1,4 @@
-//! Requests that nobody would make: whatever comes, the server answers, and does not blame itself.
+//! Arbitrary requests: the server responds to each, and none is an internal error.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-/// Any JSON, of which some looks as if it meant something.
+/// Any JSON, some of which resembles valid requests.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -113,7 +113,7 @@ fn whatever_is_sent_is_answered() {
             |(method, odd, is_old, is_near)| {
                 let bare = if is_old { old.borrow() } else { new.borrow() };
                 let mut params = odd.clone();
-                // What is nearly right goes deeper.
+                // Requests that are almost valid get further.
                 if let (true, Some(fields)) = (is_near, params.as_object_mut()) {
                     fields.entry("message").or_insert_with(|| good.clone());
                 }

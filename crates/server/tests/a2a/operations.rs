@@ -1,9 +1,9 @@
-//! The operations of the program as methods.
+//! Operations as methods.
 
 use crate::harness::{Server, local};
+use crate::provider::{Fault, MODEL};
 use cleveragents_application::operations;
 use cleveragents_domain::identity::Scope;
-use cleveragents_server::Program as _;
 use cleveragents_testkit::TestDatabase;
 use serde_json::json;
 
@@ -13,23 +13,16 @@ fn every_method_that_is_advertised_can_be_called() {
     let server = Server::start(&database, local());
     let client = server.client();
     let plan = cleveragents_domain::PlanId::generate();
-    *server.double.plan.lock().expect("not poisoned") = Some(plan);
-    let commands = server.double.operations().iter();
-    let commands: Vec<_> = commands.map(|operation| operation.name.clone()).collect();
     let card = client.rpc("GetExtendedAgentCard", &json!({}))["result"].clone();
     let methods = card["capabilities"]["extensions"][0]["params"]["methods"].clone();
     let methods = methods.as_array().expect("methods");
-    assert_eq!(methods.len(), operations().count() + commands.len());
+    assert_eq!(methods.len(), operations().count());
     for method in methods {
         let name = method["method"].as_str().expect("a name");
         let answer = client.rpc(name, &json!({"reference": plan}));
-        if commands.contains(&name.replace("_cleveragents/", "")) {
-            assert_eq!(answer["result"]["exitCode"], 0, "{name}: {answer}");
-        } else {
-            // Not every typed operation makes sense of the parameters.
-            assert_ne!(answer["error"]["code"], -32601, "{name}: {answer}");
-            assert_ne!(answer["error"]["code"], -32603, "{name}: {answer}");
-        }
+        // Not every operation accepts the parameters.
+        assert_ne!(answer["error"]["code"], -32601, "{name}: {answer}");
+        assert_ne!(answer["error"]["code"], -32603, "{name}: {answer}");
     }
     let unknown = client.rpc("_cleveragents/no/such", &json!({}));
     assert_eq!(unknown["error"]["code"], -32601);
@@ -43,16 +36,21 @@ fn what_goes_wrong_has_a_code_of_its_own() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
-    for (what, code) in [
-        ("missing", -32010),
-        ("usage", -32602),
-        ("exists", -32014),
-        ("budget", -32015),
-        ("plan", -32017),
-        ("inside", -32603),
+    let made = client.rpc("_cleveragents/session/create", &json!({"actor": MODEL}));
+    let session = made["result"]["data"]["session"]["id"].clone();
+    let failing = json!({"session": session, "prompt": "hello"});
+    for (method, params, code) in [
+        ("plan/show", json!({"reference": "nothing"}), -32010),
+        ("session/create", json!({"name": ""}), -32602),
+        ("plan/list", json!({"no_such": 1}), -32602),
+        ("session/tell", failing, -32603),
     ] {
-        let answer = client.rpc("_cleveragents/example/list", &json!({"fail": what}));
-        assert_eq!(answer["error"]["code"], code, "{what}");
+        if code == -32603 {
+            let mut faults = server.provider.faults.lock().expect("faults");
+            faults.push(Fault::Internal);
+        }
+        let answer = client.rpc(&format!("_cleveragents/{method}"), &params);
+        assert_eq!(answer["error"]["code"], code, "{method}: {answer}");
         assert!(!answer.to_string().contains("secret"));
         let info = &answer["error"]["data"][0];
         assert!(
@@ -71,12 +69,12 @@ fn who_may_not_call_does_not() {
     let scopes = [Scope::Plans, Scope::Server, Scope::Tasks];
     let viewer = server.with_grants("viewer", &["acme=viewer"], &scopes);
     let done = viewer.rpc("_cleveragents/plan/list", &json!({}));
-    assert_eq!(done["result"]["exitCode"], 0);
-    let done = viewer.rpc("_cleveragents/example/list", &json!({}));
-    assert_eq!(done["result"]["exitCode"], 0);
-    let before = server.double.calls.lock().expect("calls").len();
+    assert_eq!(done["result"]["data"]["summary"]["total"], 0);
     for (method, params) in [
-        ("_cleveragents/plan/use", json!({"action": "acme/a"})),
+        (
+            "_cleveragents/plan/use",
+            json!({"action": "acme/a", "projects": ["acme/shop"]}),
+        ),
         ("_cleveragents/diagnostics/run", json!({})),
         ("_cleveragents/registry/actor/list", json!({})),
     ] {
@@ -84,17 +82,8 @@ fn who_may_not_call_does_not() {
         assert_eq!(answer.status, 403, "{method}");
         assert_eq!(answer.json()["error"]["code"], -32012);
     }
-    let foreign = viewer.rpc_answer("_cleveragents/plan/use", &json!({"action": "other/a"}));
+    let foreign = json!({"action": "other/a", "projects": ["other/shop"]});
+    let foreign = viewer.rpc_answer("_cleveragents/plan/use", &foreign);
     assert_eq!(foreign.status, 403);
-    assert_eq!(server.double.calls.lock().expect("calls").len(), before);
-    let name = server
-        .double
-        .calls
-        .lock()
-        .expect("calls")
-        .last()
-        .expect("one")
-        .2
-        .clone();
-    assert_eq!(name, "viewer", "it is done as the caller");
+    assert_eq!(database.count("SELECT COUNT(*) FROM plans"), 0);
 }

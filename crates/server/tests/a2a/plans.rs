@@ -1,56 +1,63 @@
-//! Tasks that are plans.
+//! Tasks that are plans: real plans on a real folder, without a model.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::harness::{Double, Server, Way, message, product, state};
+use crate::harness::{PATIENCE, Server, Way, message, product, state};
+use cleveragents_application::{
+    ActionService, LinkRequest, NewProject, ProjectService, Register, ResourceService,
+};
+use cleveragents_domain::PlanId;
 use cleveragents_domain::identity::Scope;
-use cleveragents_domain::{Move, PlanId, PlanStage, Waiting};
-use cleveragents_store::plans::Along;
-use cleveragents_store::{Engine, Error, plans};
+use cleveragents_store::plans;
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
-/// Moves a plan.
-fn moves(engine: &Engine, id: PlanId, ways: &'static [Move]) {
-    engine
-        .write(move |unit| {
-            for way in ways {
-                plans::advance(unit, id, *way, &Along::default())?.expect("it can be moved");
-            }
-            Ok::<_, Error>(())
-        })
-        .expect("moved");
-}
-
-fn question(engine: &Engine, id: PlanId) {
-    let waiting = Waiting::Question {
-        text: "which one?".to_owned(),
-        options: Vec::new(),
-        subject: "s".to_owned(),
-    };
-    engine
-        .write(move |unit| plans::wait_for(unit, id, &waiting))
-        .expect("waits");
-}
-
-const EXECUTED: &[Move] = &[
-    Move::StartStrategize,
-    Move::CompleteStrategize,
-    Move::QueueExecute,
-    Move::StartExecute,
-    Move::CompleteExecute,
+const ACTIONS: [&str; 2] = [
+    "name: acme/fix
+description: Fix issue {issue}
+definition_of_done: |
+  - write `right {issue} {why}` to `price.txt`
+strategy_actor: builtin/deterministic
+execution_actor: builtin/deterministic
+review_actor: none
+arguments:
+  - {name: issue, type: integer, description: Which one}
+  - {name: why, description: The reason}
+",
+    "name: acme/vague
+description: Be better
+definition_of_done: Everything is nice
+strategy_actor: builtin/deterministic
+execution_actor: builtin/deterministic
+review_actor: none
+",
 ];
 
-fn server(database: &TestDatabase) -> (Server, PlanId) {
-    let double = Arc::new(Double::default());
-    let server = Server::lending(database, product(), Arc::clone(&double));
-    let mut new = cleveragents_testkit::plans::new_plan("fix");
-    for project in &mut new.made_with.projects {
-        "acme/shop".clone_into(&mut project.name);
+/// A server with a project of one folder and two actions; returns also the folder.
+fn server(database: &TestDatabase) -> (Server, PathBuf) {
+    let server = Server::start(database, product());
+    let folder = server.folder.path().join("shop");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("price.txt"), "wrong\n").expect("a file");
+    let engine = || Arc::clone(&server.engine);
+    let resource = ResourceService::new(engine()).ensure_path(&folder);
+    let project = ProjectService::new(engine()).create(NewProject {
+        name: "acme/shop".to_owned(),
+        links: vec![LinkRequest {
+            resource: resource.expect("a resource").id.to_string(),
+            alias: None,
+            read_only: false,
+        }],
+        ..NewProject::default()
+    });
+    project.expect("a project");
+    for action in ACTIONS {
+        let actions = ActionService::new(engine());
+        let created = actions.add(action, "a test", Register::New, &|_| None);
+        created.expect("an action");
     }
-    let id = cleveragents_testkit::plans::store(&server.engine, &new);
-    *double.plan.lock().expect("not poisoned") = Some(id);
-    (server, id)
+    (server, folder)
 }
 
 fn asked() -> Value {
@@ -64,81 +71,72 @@ fn asked() -> Value {
 #[test]
 fn a_plan_is_made_asks_and_is_applied() {
     let database = TestDatabase::sqlite();
-    let (server, id) = server(&database);
-    // What comes last is done first.
-    *server.double.drives.lock().expect("not poisoned") = vec![
-        Box::new(|engine, id| {
-            moves(
-                engine,
-                id,
-                &[Move::QueueApply, Move::StartApply, Move::CompleteApply],
-            );
-        }),
-        Box::new(|engine, id| moves(engine, id, EXECUTED)),
-        Box::new(question),
-    ];
+    let (server, folder) = server(&database);
     let client = server.client();
     let answer = client.call(Way::Rpc, "SendMessage", &json!({"message": asked()}));
     let task = answer.expect("a task")["task"].clone();
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
-    assert_eq!(task["metadata"]["planId"], id.to_string());
-    assert_eq!(
-        task["status"]["message"]["parts"][0]["text"],
-        "an answer: which one?"
-    );
+    let plan = task["metadata"]["planId"].as_str().expect("a plan");
+    let plan: PlanId = plan.parse().expect("an id");
     let say = |text: &str| {
         let mut answer = message("m", text);
         answer["taskId"] = task["id"].clone();
         let answer = client.call(Way::Rest, "SendMessage", &json!({"message": answer}));
         answer.expect("a task")["task"].clone()
     };
-    let executed = say("the second");
-    assert_eq!(state(&executed), "TASK_STATE_INPUT_REQUIRED", "{executed}");
-    let names: Vec<_> = executed["artifacts"]
-        .as_array()
-        .expect("results")
-        .iter()
-        .map(|one| one["artifactId"].as_str().expect("an id"))
-        .collect();
-    assert_eq!(names, ["diff", "result"]);
-    let diff = &executed["artifacts"][0]["parts"][0]["data"];
-    assert_eq!(diff["diff_summary"]["plan"], json!(id));
-    let answers = database.ask("SELECT verdict, answer FROM plan_answers");
-    assert_eq!(answers, [["answered", "the second"]]);
+    let price = || std::fs::read_to_string(folder.join("price.txt")).expect("it exists");
     let unclear = say("hm");
+    assert_eq!(state(&unclear), "TASK_STATE_INPUT_REQUIRED", "{unclear}");
+    let stage = || {
+        let plan = server.engine.read(|reader| plans::get(reader, plan));
+        plan.expect("readable").expect("a plan").stage.to_string()
+    };
+    assert_eq!(stage(), "strategize/complete", "nothing was approved");
+    let mut last = unclear;
+    for _ in 0..8 {
+        if stage() == "execute/complete" {
+            break;
+        }
+        assert_eq!(price(), "wrong\n", "only the sandbox is changed");
+        last = say("yes");
+        assert_eq!(state(&last), "TASK_STATE_INPUT_REQUIRED", "{last}");
+    }
+    assert_eq!(stage(), "execute/complete");
+    let artifacts = last["artifacts"].as_array().expect("results");
+    let names: Vec<_> = artifacts.iter().map(|one| &one["artifactId"]).collect();
+    assert_eq!(names, ["diff", "result"]);
+    let data = |number: usize| &artifacts[number]["parts"][0]["data"];
+    assert_eq!(data(0)["diff_summary"]["plan"], json!(plan));
+    assert_eq!(data(1)["stage"], "execute/complete");
+    assert_eq!(price(), "wrong\n");
+    let unclear = say("perhaps");
     assert_eq!(state(&unclear), "TASK_STATE_INPUT_REQUIRED");
-    let done = say("yes, please");
-    assert_eq!(state(&done), "TASK_STATE_COMPLETED", "{done}");
-    let calls = server.double.calls.lock().expect("calls").clone();
-    let called: Vec<_> = calls.iter().map(|(name, ..)| name.as_str()).collect();
-    assert_eq!(called, ["plan/use", "plan/apply"]);
-    assert_eq!(
-        calls[0].1,
-        json!({
-            "action": "acme/fix", "projects": ["acme/shop"],
-            "arguments": ["issue=17", "why=broken"], "no_start": true,
-        })
-    );
+    for _ in 0..3 {
+        if stage() == "apply/applied" {
+            break;
+        }
+        last = say("yes, go ahead");
+    }
+    assert_eq!(state(&last), "TASK_STATE_COMPLETED", "{last}");
+    assert_eq!(price(), "right 17 broken\n");
 }
 
 #[test]
 fn a_plan_that_stops_fails_its_task_and_one_that_is_cancelled_is_given_up() {
     let database = TestDatabase::sqlite();
-    let (server, id) = server(&database);
+    let (server, _) = server(&database);
     let client = server.client();
-    *server.double.drives.lock().expect("not poisoned") = vec![Box::new(|engine, id| {
-        moves(engine, id, &[Move::StartStrategize, Move::FailStrategize]);
-    })];
-    // In a part that is data, too.
+    // Also in a data part.
     let mut sent = message("m", "x");
-    sent["parts"] = json!([{"data": {"cleveragents": {"action": "acme/fix"}}}]);
+    sent["parts"] = json!([{"data": {"cleveragents": {
+        "action": "acme/vague", "projects": "acme/shop",
+    }}}]);
     let task = client.call(Way::Rpc, "SendMessage", &json!({"message": sent}));
-    assert_eq!(state(&task.expect("a task")["task"]), "TASK_STATE_FAILED");
+    let task = task.expect("a task")["task"].clone();
+    assert_eq!(state(&task), "TASK_STATE_FAILED", "{task}");
+    let failed = database.ask("SELECT stage FROM plans WHERE action = 'acme/vague'");
+    assert_eq!(failed, [["strategize/errored"]]);
 
-    *server.double.drives.lock().expect("not poisoned") = vec![Box::new(|engine, id| {
-        moves(engine, id, &[Move::Retry]);
-        question(engine, id);
-    })];
     let task = client.call(Way::Rpc, "SendMessage", &json!({"message": asked()}));
     let task = task.expect("a task")["task"].clone();
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
@@ -146,16 +144,13 @@ fn a_plan_that_stops_fails_its_task_and_one_that_is_cancelled_is_given_up() {
         .call(Way::Rpc, "CancelTask", &json!({"id": task["id"]}))
         .expect("cancelled");
     let begun = std::time::Instant::now();
-    loop {
-        let plan = server.engine.read(|reader| plans::get(reader, id));
-        let plan = plan.expect("readable").expect("a plan");
-        if plan.stage == PlanStage::StrategizeCancelled {
-            break;
-        }
-        assert!(
-            begun.elapsed() < crate::harness::PATIENCE,
-            "the plan was not given up"
-        );
+    let is_cancelled = || {
+        let cancelled =
+            "SELECT COUNT(*) FROM plans WHERE action = 'acme/fix' AND stage LIKE '%/cancelled'";
+        database.count(cancelled) == 1
+    };
+    while !is_cancelled() {
+        assert!(begun.elapsed() < PATIENCE, "the plan was not given up");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
@@ -177,4 +172,5 @@ fn who_may_make_no_plans_begins_no_task() {
         .expect_err("refused")
         .assert(Way::Rpc, -32602, 400, "INVALID_PARAMS");
     assert_eq!(database.count("SELECT COUNT(*) FROM tasks"), 0);
+    assert_eq!(database.count("SELECT COUNT(*) FROM plans"), 0);
 }

@@ -1,17 +1,18 @@
-//! Push notifications: where to, what and in what order.
+//! Push notifications: addresses, contents and order.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::harness::{Double, PATIENCE, Server, WAYS, Way, local, message, product, state};
+use crate::harness::{PATIENCE, Server, WAYS, Way, local, message, product, state};
+use crate::provider::Provider;
 use cleveragents_domain::{EventKind, Position};
 use cleveragents_store::events;
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
-/// What was posted.
+/// A received POST request.
 struct Posted {
     head: Vec<String>,
     body: Value,
@@ -30,8 +31,8 @@ impl Posted {
     }
 }
 
-/// Somebody who is told, as simple as that of the conformance kit: HTTP/1.0, and as many bytes as are announced.
-/// The first answers are those given, the rest 200.
+/// A webhook as simple as that of the conformance kit: HTTP/1.0, and it reads as many bytes as `Content-Length` names.
+/// The first responses are those given, the rest 200.
 struct Hook {
     url: String,
     posted: Receiver<Posted>,
@@ -162,7 +163,7 @@ fn hooks_are_made_looked_at_and_removed() {
         let named = json!({"taskId": task["id"], "id": "tck-push-1"});
         let get = || client.call(way, "GetTaskPushNotificationConfig", &named);
         assert_eq!(get().expect("there"), wanted);
-        // The same id again replaces it.
+        // The same id again replaces the configuration.
         wanted["url"] = "https://example.com/other".into();
         client
             .call(way, "CreateTaskPushNotificationConfig", &wanted)
@@ -236,11 +237,11 @@ fn what_fails_is_tried_again_and_nothing_overtakes_it() {
     assert_eq!(
         state(&task),
         "TASK_STATE_COMPLETED",
-        "nobody waits for hooks"
+        "tasks do not wait for webhooks"
     );
     let first = hook.next();
     assert_eq!(first.state(), Some("TASK_STATE_WORKING"));
-    // The same again; then a redirect, which is not followed and not tried again.
+    // The same again; then a redirect, which is neither followed nor retried.
     let again = hook.next();
     assert_eq!(again.body, first.body);
     let second = hook.next();
@@ -272,7 +273,7 @@ fn what_a_dead_server_did_not_deliver_the_next_one_does() {
     for database in TestDatabase::each() {
         let hook = Hook::start(Vec::new());
         let mut options = product();
-        // This one may not call the hook, and the next one may.
+        // This server may not call the webhook; the next one may.
         options.allow_private_addresses = true;
         let server = Server::start(&database, options);
         let client = server.client();
@@ -289,9 +290,9 @@ fn what_a_dead_server_did_not_deliver_the_next_one_does() {
         assert_eq!(hook.next().state(), Some("TASK_STATE_WORKING"));
         let id = task["id"].as_str().expect("an id").to_owned();
         server.end();
-        let double = Arc::new(Double::default());
-        double.door.open();
-        let server = Server::lending(&database, product(), double);
+        let provider = Arc::<Provider>::default();
+        provider.release();
+        let server = Server::with_provider(&database, product(), provider);
         server.client().wait_for(&id, "TASK_STATE_COMPLETED");
         assert!(hook.next().body.get("artifactUpdate").is_some());
         assert_eq!(hook.next().state(), Some("TASK_STATE_COMPLETED"));

@@ -1,86 +1,45 @@
-//! Servers that end or die, and those that go on with what they left.
+//! Servers that stop or die, and servers that resume their tasks.
 
 use std::sync::Arc;
 
-use crate::harness::{Double, Server, Way, local, message, product, state};
+use crate::harness::{Server, Way, local, message, product, state};
+use crate::provider::{Provider, wait_for};
 use cleveragents_domain::identity::Scope;
-use cleveragents_domain::{NewMessage, Role, SessionId, TurnId};
-use cleveragents_store::messages::{Announce, Appended};
-use cleveragents_store::{messages, turns};
-use cleveragents_testkit::{Child, TestDatabase, child_input, say};
+use cleveragents_testkit::{Child, TestDatabase, child_input, send_line};
 use serde_json::json;
 
-fn open_door() -> Arc<Double> {
-    let double = Arc::new(Double::default());
-    double.door.open();
-    double
+fn open_door() -> Arc<Provider> {
+    let provider = Arc::<Provider>::default();
+    provider.release();
+    provider
 }
 
-/// A database in which a server left a task that it worked on, and the session of it.
-fn left(database: &TestDatabase) -> (String, SessionId) {
+/// A database in which a server left a task whose turn it had started.
+fn left(database: &TestDatabase) -> String {
     let server = Server::start(database, product());
     let client = server.client();
     let id = client.begin("hold it");
     client.wait_for(&id, "TASK_STATE_WORKING");
-    let begun = std::time::Instant::now();
-    while server.double.asked.lock().expect("asked").is_empty() {
-        assert!(begun.elapsed() < crate::harness::PATIENCE);
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let session = server.double.asked.lock().expect("asked")[0].0.clone();
+    wait_for("the model is asked", || {
+        !server.provider.prompts().is_empty()
+    });
     server.end();
-    (id, session.parse().expect("a session"))
+    id
 }
 
 #[test]
-fn a_turn_that_had_not_begun_is_begun_again() {
+fn a_turn_that_was_cut_off_is_resumed() {
     for database in TestDatabase::each() {
-        let (id, _) = left(&database);
+        let id = left(&database);
         let states = "SELECT COUNT(*) FROM tasks WHERE state = 'working'";
         assert_eq!(database.count(states), 1, "it is left as it was");
-        let server = Server::lending(&database, product(), open_door());
+        let server = Server::with_provider(&database, product(), open_door());
         let task = server.client().wait_for(&id, "TASK_STATE_COMPLETED");
         assert_eq!(task["artifacts"][0]["parts"][0]["text"], "it");
-        assert_eq!(server.double.prompts(), [Some("hold it".to_owned())]);
+        assert_eq!(server.provider.prompts(), ["hold it"]);
+        let questions = "SELECT COUNT(*) FROM messages WHERE role = 'user'";
+        assert_eq!(database.count(questions), 1, "nothing is asked twice");
     }
-}
-
-#[test]
-fn a_turn_that_was_cut_off_is_gone_on_with() {
-    let database = TestDatabase::sqlite();
-    let (id, session) = left(&database);
-    database
-        .open()
-        .write(move |unit| turns::begin(unit, TurnId::generate(), session, "m/m", "{}"))
-        .expect("a turn");
-    let server = Server::lending(&database, product(), open_door());
-    let task = server.client().wait_for(&id, "TASK_STATE_COMPLETED");
-    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "went on");
-    assert_eq!(server.double.prompts(), [None], "nothing is asked twice");
-}
-
-#[test]
-fn an_answer_that_was_stored_is_not_asked_for_again() {
-    let database = TestDatabase::sqlite();
-    let (id, session) = left(&database);
-    let said = |role, text: &str| {
-        Appended::from(
-            NewMessage::new(role, text.to_owned(), serde_json::Map::new(), 1_000)
-                .expect("a message"),
-        )
-    };
-    let both = [
-        said(Role::User, "hold it"),
-        said(Role::Assistant, "the answer"),
-    ];
-    database
-        .open()
-        .write(move |unit| messages::append(unit, session, &both, Announce::Each))
-        .expect("stored");
-    let server = Server::lending(&database, product(), open_door());
-    let task = server.client().wait_for(&id, "TASK_STATE_COMPLETED");
-    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "the answer");
-    assert!(server.double.prompts().is_empty());
 }
 
 #[test]
@@ -134,32 +93,26 @@ fn two_servers_on_one_database_know_of_each_other() {
         events.next().expect("a task");
         let third = Server::start(&database, product());
         assert!(
-            third.double.prompts().is_empty(),
-            "its server lives: nobody takes it over"
+            third.provider.prompts().is_empty(),
+            "its server is alive: no other server takes it over"
         );
-        one.double.door.open();
+        one.provider.release();
         let told = events.rest();
         let last = told.last().expect("an update");
         assert_eq!(
             last["statusUpdate"]["status"]["state"],
             "TASK_STATE_COMPLETED"
         );
-        // Cancelled there, stopped here.
+        // Cancelled on the other server, stopped on this one.
         let blocked = Server::start(&database, product());
         let id = blocked.client().begin("hold it");
-        blocked.client().wait_for(&id, "TASK_STATE_WORKING");
+        wait_for("the model is asked", || {
+            !blocked.provider.prompts().is_empty()
+        });
         there
             .call(Way::Rpc, "CancelTask", &json!({"id": id}))
             .expect("cancelled");
-        let begun = std::time::Instant::now();
-        while !blocked
-            .double
-            .was_stopped
-            .load(std::sync::atomic::Ordering::SeqCst)
-        {
-            assert!(begun.elapsed() < crate::harness::PATIENCE);
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        assert!(blocked.provider.wait_for_stop());
     }
 }
 
@@ -173,20 +126,20 @@ fn a_task_of_a_server_that_was_killed_is_gone_on_with() {
                     .expect("a url"),
             )
             .expect("opens");
-        let server = Server::on(engine, product(), Arc::new(Double::default()));
+        let server = Server::on(engine, product(), Arc::<Provider>::default());
         let client = server.client();
         let id = client.begin("hold it");
         client.wait_for(&id, "TASK_STATE_WORKING");
-        say(&id);
+        send_line(&id);
         std::thread::sleep(crate::harness::PATIENCE);
         return;
     }
     let database = TestDatabase::sqlite();
     let url = format!("sqlite://{}", database.file().display());
     let mut child = Child::start(NAME, &url);
-    let id = child.hear().expect("a task");
+    let id = child.read_line().expect("a task");
     child.kill();
-    let server = Server::lending(&database, product(), open_door());
+    let server = Server::with_provider(&database, product(), open_door());
     server.client().wait_for(&id, "TASK_STATE_COMPLETED");
 }
 
@@ -199,8 +152,8 @@ fn a_task_of_somebody_who_may_not_ask_any_more_fails() {
     acme.wait_for(&id, "TASK_STATE_WORKING");
     server.end();
     database.meddle("UPDATE tokens SET revoked_at = 1");
-    let server = Server::lending(&database, product(), open_door());
+    let server = Server::with_provider(&database, product(), open_door());
     let task = server.client().wait_for(&id, "TASK_STATE_FAILED");
     assert_eq!(state(&task), "TASK_STATE_FAILED");
-    assert!(server.double.prompts().is_empty());
+    assert!(server.provider.prompts().is_empty());
 }

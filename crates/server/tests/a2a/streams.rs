@@ -1,4 +1,4 @@
-//! Streams: order, ends, and those who come later or leave early.
+//! Streams: order, ends, late subscribers and clients that disconnect.
 
 use crate::harness::{Server, WAYS, local, message, product};
 use cleveragents_testkit::TestDatabase;
@@ -52,7 +52,7 @@ fn a_stream_begins_with_the_task_and_ends_with_its_end() {
         assert!(told[2]["artifactUpdate"].get("append").is_none());
         assert_eq!(told[3]["artifactUpdate"]["append"], true);
         assert_eq!(told[3]["artifactUpdate"]["lastChunk"], true);
-        // A task that asks ends the stream of its message.
+        // A task that waits for an answer ends the stream of its message.
         let params = json!({"message": message("tck-input-required-1", "Hello")});
         let told = client.stream(way, "SendStreamingMessage", &params).rest();
         assert_eq!(states(&told).last(), Some(&"TASK_STATE_INPUT_REQUIRED"));

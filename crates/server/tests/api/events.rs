@@ -71,7 +71,7 @@ fn who_comes_back_misses_nothing_and_hears_nothing_twice() {
     let mut sequences = Vec::new();
     let mut last = 0;
     let mut round = 0;
-    // Each connection is broken off after some events; the next one goes on.
+    // Each connection is closed after some events; the next one continues.
     while (sequences.len() as u64) < count {
         round += 1;
         let client = local.with("last-event-id", last.to_string());
@@ -90,7 +90,9 @@ fn who_comes_back_misses_nothing_and_hears_nothing_twice() {
     let expected: Vec<_> = (0..count).map(Some).collect();
     assert_eq!(sequences, expected, "each once and in order");
     assert!(positions.is_sorted_by(|one, next| one < next));
-    wait_until("nobody listens", || server.gauge("event_listeners") == 0);
+    wait_until("no listener is left", || {
+        server.gauge("event_listeners") == 0
+    });
 }
 
 #[test]
@@ -133,7 +135,7 @@ fn events_are_chosen_by_kind_subject_and_namespace() {
     ] {
         let mut stream = local.listen(&format!("/api/v1/events?after=0&{query}"));
         assert_eq!(heard(&mut stream, expected.len()), expected, "{query}");
-        // What follows is what is not asked for: the next thing that is told is where the listener is.
+        // The next events do not match the filter: the listener receives only its position.
         wait_for_the_end(&mut stream, &server);
     }
     local
@@ -146,11 +148,11 @@ fn events_are_chosen_by_kind_subject_and_namespace() {
         .problem(400, "CA-1213");
 }
 
-/// Reads signs of life until nothing but them can follow; an event is a failure.
+/// Reads keep-alives until only keep-alives can follow; fails on an event.
 fn wait_for_the_end(stream: &mut Stream, server: &Server) {
     let newest = server.database.count("SELECT MAX(position) FROM events");
     let mut at = None;
-    // A sign without a position says that nothing has come since.
+    // A keep-alive without a position means that no event has happened since.
     for _ in 0..1_000 {
         let sent = stream.block().expect("a sign of life");
         assert_eq!(sent.data, None, "an event that was not asked for");
@@ -243,7 +245,9 @@ fn a_revoked_token_hears_no_more() {
     stream.block().expect("it listens");
     server.revoke(&viewer);
     wait_until("the stream ends", || stream.block().is_none());
-    wait_until("nobody listens", || server.gauge("event_listeners") == 0);
+    wait_until("no listener is left", || {
+        server.gauge("event_listeners") == 0
+    });
 }
 
 #[test]
@@ -254,7 +258,9 @@ fn who_is_gone_leaves_nothing_behind() {
         .collect();
     wait_until("all listen", || server.gauge("event_listeners") == 20);
     drop(streams);
-    wait_until("nobody listens", || server.gauge("event_listeners") == 0);
+    wait_until("no listener is left", || {
+        server.gauge("event_listeners") == 0
+    });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Requests that nobody would make: none of them is a failure of the server.
+//! Arbitrary requests: none of them causes an internal error.
 
 use cleveragents_testkit::{TestDatabase, proof_size};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::harness::{Client, Server, wait_until};
 
-/// A path of the API and what it is asked to do.
+/// A path of the API with its method.
 #[derive(Debug, Clone)]
 struct Asked {
     method: String,
@@ -16,7 +16,7 @@ struct Asked {
     body: Vec<u8>,
 }
 
-/// Every path of the description, with its method.
+/// Every path of the OpenAPI document, with its method.
 fn paths(server: &Server) -> Vec<(String, String)> {
     let document = server.local().get("/api/v1/openapi.json").json();
     let paths = document["paths"].as_object().expect("paths");
@@ -77,7 +77,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A text as a part of an address. Now and then it is no UTF-8.
+/// A text as part of a URL. Sometimes it is not UTF-8.
 fn encoded(text: &str) -> String {
     let bytes = text.bytes().map(|byte| format!("%{byte:02x}"));
     bytes.collect::<String>()
@@ -163,7 +163,7 @@ fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Valu
     )
 }
 
-/// Makes a request and checks that the server stays one that can be relied on.
+/// Sends a request and checks that the server stays usable.
 fn check(client: &Client, asked: &Asked) -> Result<(), TestCaseError> {
     let client = asked
         .headers
@@ -182,7 +182,7 @@ fn check(client: &Client, asked: &Asked) -> Result<(), TestCaseError> {
     };
     let kind = headers.iter().find(|(name, _)| name == "content-type");
     if kind.is_some_and(|(_, kind)| kind.starts_with("text/event-stream")) {
-        // It goes on for as long as one listens.
+        // The stream lasts as long as the client listens.
         return Ok(());
     }
     prop_assert!(status < 500, "{status}");
@@ -248,7 +248,7 @@ fn what_is_no_request_at_all_does_no_harm() {
     runner
         .run(&bytes, |bytes| {
             let mut stream = server.local().connect();
-            // The server may hang up at any byte.
+            // The server may close the connection at any byte.
             let _sent = stream.write(&bytes);
             let status = stream.head().map(|(status, _)| status);
             prop_assert!(status.is_none_or(|status| status < 500), "{status:?}");

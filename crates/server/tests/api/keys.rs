@@ -1,4 +1,4 @@
-//! Requests that are made again with their key.
+//! Requests that are repeated with their idempotency key.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cleveragents_store::{DatabaseUrl, EngineCache};
-use cleveragents_testkit::{Child, TestDatabase, child_input, proof_size, say};
+use cleveragents_testkit::{Child, TestDatabase, child_input, proof_size, send_line};
 use serde_json::{Value, json};
 
 use crate::harness::{Client, Double, Server, application, options, wait_until};
+use crate::provider::MODEL;
 
 #[test]
 fn a_request_with_a_key_has_its_effect_once() {
@@ -30,7 +31,7 @@ fn a_request_with_a_key_has_its_effect_once() {
         keyed
             .post("/api/v1/sessions", &other)
             .problem(409, "CA-1215");
-        // Other callers have keys of their own.
+        // Keys of other callers are separate.
         server
             .caller(&["acme=editor"])
             .with("idempotency-key", "one")
@@ -65,15 +66,13 @@ fn a_refusal_is_repeated_too_and_what_was_never_begun_can_be_made() {
         let (local, turns) = (local.with("idempotency-key", "held"), turns.clone());
         std::thread::spawn(move || local.post(&turns, &json!({"prompt": "hold"})).status)
     };
-    wait_until("it runs", || {
-        server.double.asked.lock().expect("not poisoned").len() == 1
-    });
-    // The same request meanwhile: it was begun, and has no answer.
+    wait_until("it runs", || server.double.provider.prompts().len() == 1);
+    // The same request meanwhile: it is still being processed.
     local
         .with("idempotency-key", "held")
         .post(&turns, &json!({"prompt": "hold"}))
         .problem(409, "CA-1216");
-    // What finds no place had no effect, and may be made again.
+    // A request that gets no slot has no effect, and may be retried.
     let busy = local.with("idempotency-key", "busy");
     busy.post(&turns, &json!({"prompt": "go"}))
         .problem(503, "CA-1219");
@@ -89,7 +88,7 @@ fn a_refusal_is_repeated_too_and_what_was_never_begun_can_be_made() {
     failing
         .post(&turns, &json!({"prompt": "fail"}))
         .problem(422, "CA-0805");
-    let asked = server.double.asked.lock().expect("not poisoned").clone();
+    let asked = server.double.provider.prompts();
     assert_eq!(asked, ["hold", "go", "fail"]);
 }
 
@@ -106,20 +105,20 @@ fn of_many_with_one_key_one_has_an_effect() {
     assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 1);
 }
 
-/// Serves a database in a process of its own until it is killed.
+/// Serves a database in a separate process until it is killed.
 fn serve_until_killed(url: &str) {
     let url = DatabaseUrl::parse(url, Path::new("/")).expect("a URL");
     let engine = EngineCache::new(cleveragents_store::Options::default())
         .open(&url)
         .expect("it opens");
-    let double = Arc::new(Double::new(Arc::clone(&engine)));
+    let double = Arc::new(Double::default());
+    let home = tempfile::tempdir().expect("a folder");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime
         .block_on(cleveragents_server::serve(
-            application(engine),
-            double,
+            application(engine, &double, home.path()),
             options(),
-            say,
+            send_line,
             std::future::pending(),
         ))
         .expect("it serves");
@@ -135,7 +134,7 @@ fn a_killed_server_never_keeps_a_message_without_its_key() {
     let start = || {
         let mut child = Child::start(test, &database.url);
         let address = child
-            .hear()
+            .read_line()
             .expect("it listens")
             .parse()
             .expect("an address");
@@ -143,11 +142,14 @@ fn a_killed_server_never_keeps_a_message_without_its_key() {
     };
     let (child, client) = start();
     let made = client
-        .post("/api/v1/sessions", &json!({"namespace": "acme"}))
+        .post(
+            "/api/v1/sessions",
+            &json!({"namespace": "acme", "actor": MODEL}),
+        )
         .expect(201);
     let path = format!("{}/messages", made.header("location").expect("a place"));
     let mut running = Some((child, client));
-    // What was acknowledged: the answer of each key.
+    // Acknowledged requests: the response of each key.
     let acknowledged: Mutex<BTreeMap<String, Value>> = Mutex::default();
     for round in 0..proof_size(3, 20) {
         let (child, client) = running.take().expect("a server");
@@ -187,7 +189,7 @@ fn a_killed_server_never_keeps_a_message_without_its_key() {
             database.count("SELECT COUNT(*) FROM request_keys WHERE status IS NULL"),
             0
         );
-        // Whoever got no answer asks again, and whoever got one gets the same.
+        // Clients without a response retry; clients with a response get the same one again.
         let (child, client) = start();
         let known = acknowledged.lock().expect("not poisoned").clone();
         for (key, answer) in known {
@@ -203,14 +205,14 @@ fn a_killed_server_never_keeps_a_message_without_its_key() {
     drop(running);
 }
 
-/// Appends a message with its key; `None` when the server is gone.
+/// Appends a message with its key; `None` if the server is gone.
 fn append(client: &Client, path: &str, key: &str) -> Option<Value> {
     let client = client.with("idempotency-key", key);
     let answer = client.try_post(path, &json!({"role": "user", "content": key}))?;
     Some(answer.expect(201).json())
 }
 
-/// A request whose server was killed while it worked: the next server says so at once, and always the same.
+/// A request whose server was killed while it worked: the next server reports that at once, and always the same way.
 #[test]
 fn a_key_whose_server_is_gone_is_answered() {
     if let Some(url) = child_input() {
@@ -220,7 +222,7 @@ fn a_key_whose_server_is_gone_is_answered() {
     for database in TestDatabase::each() {
         let mut child = Child::start(test, &database.url);
         let address = child
-            .hear()
+            .read_line()
             .expect("it listens")
             .parse()
             .expect("an address");
@@ -241,12 +243,12 @@ fn a_key_whose_server_is_gone_is_answered() {
         wait_until("it was begun", || {
             database.count("SELECT COUNT(*) FROM request_keys WHERE status IS NULL") == 1
         });
-        // Another server that lives beside it does not take it for dead.
+        // Another live server does not assume that this one is dead.
         let server = Server::on(database, |_| {});
         let again = server.local().with("idempotency-key", "held");
         again.post(&turns, &hold).problem(409, "CA-1216");
         child.kill();
-        assert!(asking.join().expect("ends"), "nobody answered");
+        assert!(asking.join().expect("ends"), "no response was sent");
         again.post(&turns, &hold).problem(409, "CA-1214");
         let repeated = again.post(&turns, &hold);
         assert_eq!(repeated.header("idempotency-replayed"), Some("true"));
@@ -254,9 +256,6 @@ fn a_key_whose_server_is_gone_is_answered() {
         again
             .post(&turns, &json!({"prompt": "other"}))
             .problem(409, "CA-1215");
-        assert_eq!(
-            *server.double.asked.lock().expect("not poisoned"),
-            Vec::<String>::new()
-        );
+        assert!(server.double.provider.prompts().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What is too much, too slow or not HTTP.
+//! Requests that are too large, too slow or not HTTP.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn what_is_too_large_is_refused() {
         .with("idempotency-key", "k")
         .post(&path, &long)
         .problem(413, "CA-1212");
-    // A body in pieces says nothing about its length beforehand.
+    // A chunked body does not announce its length.
     let mut stream = local.connect();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -105,7 +105,7 @@ fn who_asks_too_often_has_to_wait_and_others_have_not() {
         .caller(&["acme=viewer"])
         .get("/api/v1/sessions")
         .expect(200);
-    // Guessing tokens is not fast either, and neither is filling the audit without one.
+    // Requests with wrong tokens are limited too: guessing is slow, and the audit log does not fill up.
     let statuses: Vec<_> = (0..200)
         .map(|_| server.stranger().get("/api/v1/sessions").status)
         .collect();
@@ -129,14 +129,14 @@ fn who_is_too_slow_is_cut_off() {
     let server = Server::with(|options| options.request_timeout = Duration::from_millis(100));
     let local = server.local();
     let path = format!("{}/messages", server.session("acme"));
-    // Headers that never end; the read ends when the server hangs up.
+    // Headers that never end; the read ends when the server closes the connection.
     let mut stream = local.connect();
     stream
         .write(b"GET /healthz HTTP/1.1\r\nhost: ")
         .expect("it is sent");
     let answer = stream.head().map(|(status, _)| status);
     assert!(matches!(answer, None | Some(408)), "{answer:?}");
-    // A connection on which nothing is said.
+    // A connection on which nothing is sent.
     assert!(matches!(
         local.connect().head().map(|(status, _)| status),
         None | Some(408)
@@ -178,7 +178,7 @@ fn issue_16_12_one_address_cannot_hold_all_connections() {
     let held: Vec<_> = (0..8)
         .map(|_| {
             let mut stream = local.connect();
-            // One that is refused may be closed already.
+            // A refused connection may be closed already.
             let _sent = stream.write(b"GET /healthz HTTP/1.1\r\nhost:");
             stream
         })
@@ -221,7 +221,7 @@ fn who_breaks_off_in_the_middle_leaves_nothing_behind() {
             .expect(201);
     }
     for _ in 0..10 {
-        // In the middle of a body, and in the middle of an answer.
+        // In the middle of a body, and in the middle of a response.
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{{\"role\""
         );
@@ -235,6 +235,6 @@ fn who_breaks_off_in_the_middle_leaves_nothing_behind() {
         server.gauge("running") == 0 && server.gauge("event_listeners") == 0
     });
     assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 5);
-    // All connections but the one that asks are gone.
+    // All connections except this one are closed.
     wait_until("all are gone", || server.gauge("connections") == 1);
 }

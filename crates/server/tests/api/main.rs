@@ -1,4 +1,4 @@
-//! The HTTP API as its callers see it: a server on a real socket, and a client that says exactly what it is told to.
+//! The HTTP API as its clients see it: a server on a real socket, and a client that sends exactly the given bytes.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -13,5 +13,8 @@ mod openapi;
 mod operations;
 mod permissions;
 mod plans;
+#[expect(dead_code, reason = "the tests of A2A use the rest")]
+#[path = "../support/provider.rs"]
+mod provider;
 mod sessions;
 mod turns;

@@ -1,21 +1,21 @@
-//! Good requests of A2A, by path and as methods of JSON-RPC, for the test of who may do what.
+//! Valid A2A requests, by path and as JSON-RPC methods, for the test of permissions.
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Server};
+use crate::harness::{Client, Server, plan_request};
 
-/// What a method does, as far as who may do it depends on it.
+/// The kind of a method, as far as permissions depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Makes something in a namespace that is named: who may not is told so.
+    /// Creates something in a named namespace: callers without permission get 403.
     Named,
-    /// Acts on a task: to whom cannot see it, it does not exist.
+    /// Acts on a task: callers without read access get 404.
     Task,
     /// Shows what the caller may see.
     Shown,
 }
 
-/// A method: its names, what it does, and the least role.
+/// A method: its names, its kind, and the lowest role.
 pub(crate) struct Method {
     pub(crate) name: &'static str,
     /// Its name in 0.3.
@@ -38,7 +38,7 @@ const fn method(
     }
 }
 
-/// The methods, and one operation for all that are methods too.
+/// The methods, and one operation that stands for all operations.
 pub(crate) const METHODS: [Method; 12] = [
     method("SendMessage", Some("message/send"), Kind::Named, "editor"),
     method(
@@ -89,10 +89,10 @@ pub(crate) const METHODS: [Method; 12] = [
     method("_cleveragents/plan/use", None, Kind::Named, "editor"),
 ];
 
-/// Nobody listens there, and nothing leaves the machine.
+/// An address at which no server listens.
 const NOWHERE: &str = "http://127.0.0.1:9/";
 
-/// A task that waits for an answer, made by the person at the machine.
+/// A task that waits for an answer, created by the local user.
 pub(crate) fn waiting_task(server: &Server, namespace: &str, is_pushed: bool) -> String {
     let mut asked = json!({"message": message(namespace, "ask")});
     if is_pushed {
@@ -116,7 +116,7 @@ fn message(namespace: &str, text: &str) -> Value {
     })
 }
 
-/// What a good request by path says, for the paths of A2A.
+/// The body of a valid request by path.
 pub(crate) fn body(method: &str, path: &str, namespace: &str) -> Option<Value> {
     match method {
         "POST" if path.ends_with("/message:send") || path.ends_with("/message:stream") => {
@@ -129,7 +129,7 @@ pub(crate) fn body(method: &str, path: &str, namespace: &str) -> Option<Value> {
     }
 }
 
-/// The parameters of a good call of a method.
+/// The parameters of a valid call of a method.
 fn params(method: &str, task: &str, namespace: &str) -> Value {
     match method {
         "SendMessage" | "SendStreamingMessage" => {
@@ -152,12 +152,12 @@ fn params(method: &str, task: &str, namespace: &str) -> Value {
         "tasks/pushNotificationConfig/get" | "tasks/pushNotificationConfig/delete" => {
             json!({"id": task, "pushNotificationConfigId": "p"})
         }
-        "_cleveragents/plan/use" => json!({"name": format!("{namespace}/x")}),
+        "_cleveragents/plan/use" => plan_request(namespace),
         _ => json!({"id": task}),
     }
 }
 
-/// Calls a method over JSON-RPC, and gives what stands for its outcome as a status.
+/// Calls a method over JSON-RPC, and returns its outcome as an HTTP status.
 pub(crate) fn call(client: &Client, method: &str, task: &str, namespace: &str) -> u16 {
     let is_old = method.contains('/') && !method.starts_with('_');
     let client = if is_old {
@@ -175,11 +175,11 @@ pub(crate) fn call(client: &Client, method: &str, task: &str, namespace: &str) -
         .iter()
         .any(|(name, value)| name == "content-type" && value.starts_with("text/event-stream"));
     if is_stream && params(method, task, namespace)["message"].is_object() {
-        // What comes of the message must not be taken for an effect of what follows.
+        // The task must finish, so that its effects are not attributed to later requests.
         stream.rest(&headers, "POST");
     }
     if is_stream || matches!(status, 401 | 429) {
-        // The updates of a task that waits do not end: only the beginning is read. Strangers are told by HTTP.
+        // The updates of a waiting task do not end: only the first is read. Without access the response is not a stream.
         return status;
     }
     let said: Value = serde_json::from_str(&stream.rest(&headers, "POST")).expect("JSON");

@@ -1,7 +1,7 @@
-//! What is counted.
+//! Metrics.
 
-use cleveragents_domain::{Move, PlanStage};
-use cleveragents_store::plans::{self, Along};
+use cleveragents_domain::{PlanStage, StageTransition};
+use cleveragents_store::plans::{self, TransitionDetails};
 use cleveragents_testkit::TestDatabase;
 
 use crate::harness::{Server, wait_until};
@@ -18,16 +18,26 @@ fn what_was_done_is_counted_from_what_is_stored() {
         let server = Server::on(database, |_| {});
         let plan = server.plan("acme/shop");
         server.plan("acme/shop");
-        // What another process wrote.
+        // Written by another process.
         let other = server.database.open();
         other
             .write(move |unit| {
-                let begun = plans::advance(unit, plan, Move::StartStrategize, &Along::default())?;
+                let begun = plans::advance(
+                    unit,
+                    plan,
+                    StageTransition::StartStrategize,
+                    &TransitionDetails::default(),
+                )?;
                 assert_eq!(
                     begun.expect("a plan").stage,
                     PlanStage::StrategizeProcessing
                 );
-                plans::advance(unit, plan, Move::CompleteStrategize, &Along::default())
+                plans::advance(
+                    unit,
+                    plan,
+                    StageTransition::CompleteStrategize,
+                    &TransitionDetails::default(),
+                )
             })
             .expect("it is moved");
         server.database.meddle(
@@ -38,7 +48,7 @@ fn what_was_done_is_counted_from_what_is_stored() {
         );
         let viewer = server.caller(&["*=viewer"]);
         let mut text = String::new();
-        wait_until("the figures are counted anew", || {
+        wait_until("the metrics are counted again", || {
             text = viewer.get("/metrics").expect(200).text();
             value(&text, "cleveragents_plan_cost_usd_total") == Some(3.0)
         });
@@ -72,7 +82,7 @@ fn what_was_done_is_counted_from_what_is_stored() {
             "what was refused took no time"
         );
         assert!(text.ends_with("# EOF\n"));
-        // What belongs to no namespace is not for those of one.
+        // Metrics belong to no namespace: roles in one namespace are not enough.
         server
             .caller(&["acme=owner"])
             .get("/metrics")

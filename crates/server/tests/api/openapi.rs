@@ -1,4 +1,4 @@
-//! The description of the API.
+//! The OpenAPI document.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ fn every_path_that_is_described_is_there_and_what_it_refers_to_too() {
             assert!(names.insert(id.to_owned()), "{id} is there twice");
             check_parameters(path, operation);
             check_answers(path, operation);
-            // Nobody is let in without a token where the description says so.
+            // Where the document requires a token, requests without one are refused.
             let real = path
                 .replace("{session}", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
                 .replace("{plan}", "01ARZ3NDEKTSV4RRFFQ69G5FAV")

@@ -1,8 +1,8 @@
-//! Operations of the front end.
+//! Operations over HTTP: permissions, and the events of operations that run agents.
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Server};
+use crate::harness::{Client, Server, plan_request};
 
 fn run(client: &Client, name: &str, parameters: &Value) -> crate::harness::Answer {
     client.post(&format!("/api/v1/operations/{name}"), parameters)
@@ -21,12 +21,11 @@ fn who_may_do_an_operation_sees_it_and_does_it() {
     let admin = server.caller(&["acme=admin"]);
     assert!(names(&viewer).contains(&"plan/list".to_owned()));
     assert!(!names(&viewer).contains(&"plan/use".to_owned()));
-    assert!(names(&admin).contains(&"actor/remove".to_owned()));
-    let done = run(&admin, "actor/remove", &json!({"name": "acme/old"})).expect(200);
-    assert_eq!(done.json()["data"]["ran"], "actor/remove");
-    assert_eq!(done.json()["exit_code"], 0);
+    assert!(names(&admin).contains(&"session/tell".to_owned()));
+    let made = run(&admin, "session/create", &json!({"name": "weekly"})).expect(200);
+    assert_eq!(made.json()["data"]["session"]["name"], "weekly");
     run(&viewer, "plan/list", &json!({})).expect(200);
-    // Nothing in the body is as good as an empty object.
+    // An empty body counts as an empty object.
     viewer
         .raw("POST", "/api/v1/operations/plan/list", None, b"")
         .expect(200);
@@ -36,16 +35,93 @@ fn who_may_do_an_operation_sees_it_and_does_it() {
 fn what_a_caller_may_not_do_is_not_done() {
     let server = Server::start();
     let editor = server.caller(&["acme=editor"]);
-    run(&editor, "actor/remove", &json!({"name": "acme/old"})).problem(403, "CA-1202");
-    run(&editor, "plan/use", &json!({"name": "other/x"})).problem(403, "CA-1202");
-    run(&editor, "plan/use", &json!({"name": "local/x"})).problem(403, "CA-1202");
-    run(&editor, "server/state", &json!({})).problem(403, "CA-1202");
+    let session = server.session("acme");
+    let session = session.rsplit('/').next().expect("an id");
+    let delete = json!({"reference": session, "yes": true});
+    run(&server.caller(&["acme=viewer"]), "session/delete", &delete).problem(403, "CA-1202");
+    run(&editor, "plan/use", &plan_request("other")).problem(403, "CA-1202");
+    run(&editor, "plan/use", &plan_request("local")).problem(403, "CA-1202");
+    run(&editor, "db/status", &json!({})).problem(403, "CA-1202");
     let foreign = server.plan("other/shop");
     run(&editor, "plan/apply", &json!({"reference": foreign})).problem(404, "CA-0404");
     run(&editor, "plan/fly", &json!({})).problem(404, "CA-1224");
-    run(&editor, "plan/use", &json!({})).problem(400, "CA-0101");
+    run(&editor, "plan/use", &json!({})).problem(400, "CA-1213");
     run(&editor, "plan/use", &json!(["a list"])).problem(400, "CA-1213");
     run(&server.caller(&[]), "plan/list", &json!({})).problem(403, "CA-1202");
-    assert!(server.double.ran.lock().expect("not poisoned").is_empty());
-    run(&server.caller(&["*=viewer"]), "server/state", &json!({})).expect(200);
+    assert_eq!(server.database.count("SELECT COUNT(*) FROM sessions"), 1);
+    run(&server.caller(&["*=viewer"]), "db/status", &json!({})).expect(200);
+}
+
+#[test]
+fn the_events_of_a_turn_are_streamed_and_its_response_is_last() {
+    let server = Server::start();
+    let editor = server.caller(&["acme=editor"]);
+    let session = server.session("acme");
+    let session = session.rsplit('/').next().expect("an id");
+    let path = "/api/v1/operations/session/tell";
+    let tell = |prompt: &str| {
+        let body = json!({"session": session, "prompt": prompt}).to_string();
+        let streaming = editor.with("accept", "text/event-stream");
+        let mut stream = streaming.send("POST", path, Some("application/json"), body.as_bytes());
+        assert_eq!(stream.head().expect("an answer").0, 200);
+        let sent = std::iter::from_fn(|| stream.block());
+        sent.map(|sent| (sent.event.expect("a name"), sent.data.expect("data")))
+            .collect::<Vec<_>>()
+    };
+    let mut sent = tell("one two three");
+    let (name, result) = sent.pop().expect("a result");
+    assert_eq!(name, "result");
+    assert_eq!(result["data"]["response"], "one two three");
+    assert_eq!(result["data"]["session"]["mode"], "stream");
+    assert!(sent.iter().all(|(name, _)| name == "agent"), "{sent:?}");
+    let kinds: Vec<&str> = sent
+        .iter()
+        .filter_map(|(_, event)| event["type"].as_str())
+        .collect();
+    assert_eq!(kinds, ["model_call", "text", "text", "text"]);
+    let texts = sent.iter().filter_map(|(_, event)| event["text"].as_str());
+    assert_eq!(texts.collect::<String>(), "one two three");
+
+    // The same without a stream.
+    let whole = run(
+        &editor,
+        "session/tell",
+        &json!({"session": session, "prompt": "four"}),
+    );
+    let whole = whole.expect(200).json();
+    assert_eq!(whole["data"]["response"], "four");
+    assert_eq!(whole["data"]["session"]["mode"], "whole");
+
+    let (name, problem) = tell("fail now").pop().expect("a problem");
+    assert_eq!(
+        (name.as_str(), &problem["code"]),
+        ("problem", &json!("CA-0805"))
+    );
+    // No user is present to answer: the turn reports that.
+    let (name, problem) = tell("ask which?").pop().expect("a problem");
+    assert_eq!(
+        (name.as_str(), &problem["code"]),
+        ("problem", &json!("CA-0908"))
+    );
+}
+
+#[test]
+fn a_viewer_may_not_tell_and_options_of_the_machine_are_no_parameters() {
+    let server = Server::start();
+    let session = server.session("acme");
+    let session = session.rsplit('/').next().expect("an id");
+    let tell = json!({"session": session, "prompt": "hello"});
+    let viewer = server.caller(&["acme=viewer"]);
+    for client in [viewer.clone(), viewer.with("accept", "text/event-stream")] {
+        run(&client, "session/tell", &tell).problem(403, "CA-1202");
+    }
+    run(&server.caller(&["other=owner"]), "session/tell", &tell).problem(404, "CA-0301");
+    let editor = server.caller(&["acme=editor"]);
+    for option in ["sandbox", "rule", "safety", "record", "stream"] {
+        let mut tell = tell.clone();
+        tell[option] = json!("x");
+        run(&editor, "session/tell", &tell).problem(400, "CA-1213");
+    }
+    assert!(server.double.provider.prompts().is_empty());
+    assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 0);
 }

@@ -1,5 +1,5 @@
-//! Who may do what: every route, asked for by every role, in a namespace of its own, in a foreign one and in `local`.
-//! What was seen is `docs/permissions.md`; `CLEVERAGENTS_WRITE_DOCS=1` writes it anew.
+//! Permissions: every route, called by every role, in its own namespace, in a foreign one and in `local`. The results
+//! are `docs/reference/permissions.md`; `CLEVERAGENTS_WRITE_DOCS=1` writes it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::path::Path;
 use cleveragents_domain::identity::{Role, Scope};
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Server, wait_until};
+use crate::harness::{Client, Server, plan_request, wait_until};
 use crate::methods::{self, Kind, Method};
 
 const NAMESPACES: [&str; 3] = ["acme", "other", "local"];
 
-/// A route, as the description has it.
+/// A route of the OpenAPI document.
 struct Route {
     method: String,
     path: String,
-    /// The least role, and where it is needed; nothing for what anybody may.
+    /// The lowest role, and where it is needed; `None` if no token is needed.
     needs: Option<(Role, String)>,
     scope: Scope,
 }
@@ -30,7 +30,7 @@ fn routes(server: &Server) -> Vec<Route> {
     let paths = document["paths"].as_object().expect("paths");
     let mut all = Vec::new();
     for (path, operations) in paths {
-        // Typed operations have a table of their own, which the front end's tests write.
+        // A test of the application writes the table of typed operations.
         if path.starts_with("/api/v1/operations/") && !path.ends_with("{name}") {
             continue;
         }
@@ -52,7 +52,7 @@ fn routes(server: &Server) -> Vec<Route> {
 }
 
 impl Route {
-    /// A path of A2A may stand for several methods, and where they act only they know.
+    /// An A2A path may stand for several methods; only they know the namespace they act in.
     fn apart(self) -> Vec<Self> {
         let Some((role, _)) = self.needs.as_ref().filter(|_| self.is_of_a2a()) else {
             return vec![self];
@@ -62,7 +62,7 @@ impl Route {
         } else if self.method == "POST" {
             "in the namespaces that the request names"
         } else {
-            "in any namespace; shown is what may be seen"
+            "in any namespace; the response holds what the caller may see"
         };
         let ends: &[(&str, Role)] = match self.method.as_str() {
             _ if !self.path.ends_with("{task}") => &[("", *role)],
@@ -78,12 +78,12 @@ impl Route {
         each.collect()
     }
 
-    /// Whether it is a method of A2A by its path.
+    /// Whether it is an A2A method by its path.
     fn is_of_a2a(&self) -> bool {
         self.path.starts_with("/a2a/v1/")
     }
 
-    /// Whether this test knows what a good request is. What other protocols ask for, their own tests check.
+    /// Whether this test can build a valid request. Tests of other protocols check their own routes.
     fn is_ours(&self) -> bool {
         let watched = ["/healthz", "/readyz", "/metrics"];
         let needs_body = self.method == "POST" && self.body("x").is_none();
@@ -92,7 +92,7 @@ impl Route {
             || (self.path.starts_with("/api/v1/") && !needs_body)
     }
 
-    /// Whether it tells a caller about itself, which every caller may know.
+    /// Whether it shows the caller its own identity, which every caller may see.
     fn is_about_the_caller(&self) -> bool {
         let place = self.needs.as_ref().map(|(_, place)| place.as_str());
         self.method == "GET"
@@ -100,7 +100,7 @@ impl Route {
             && place.is_some_and(|place| place.contains("request names"))
     }
 
-    /// Whether what is asked for depends on a namespace.
+    /// Whether access depends on a namespace.
     fn is_in_a_namespace(&self) -> bool {
         let place = self.needs.as_ref().map(|(_, place)| place.as_str());
         let names = ["{session}", "{plan}", "{name}", "{task}"];
@@ -110,15 +110,16 @@ impl Route {
         names.iter().any(|name| self.path.contains(name)) || self.body("x").is_some()
     }
 
-    /// What a good request says beside its path.
+    /// The body and headers of a valid request.
     fn body(&self, namespace: &str) -> Option<Value> {
-        let name = format!("{namespace}/x");
         if self.is_of_a2a() && !self.path.ends_with("{task}") {
             return methods::body(&self.method, &self.path, namespace);
         }
         match (self.method.as_str(), self.path.as_str()) {
             ("POST", "/api/v1/sessions") => Some(json!({"namespace": namespace})),
-            ("POST", "/api/v1/plans" | "/api/v1/operations/{name}") => Some(json!({"name": name})),
+            ("POST", "/api/v1/plans" | "/api/v1/operations/{name}") => {
+                Some(plan_request(namespace))
+            }
             ("POST", path) if path.ends_with("/messages") => {
                 Some(json!({"role": "user", "content": "x"}))
             }
@@ -131,7 +132,7 @@ impl Route {
         }
     }
 
-    /// A good request, on things that were made for it.
+    /// A valid request, on objects that were created for it.
     fn ask(&self, server: &Server, client: &Client, namespace: &str) -> u16 {
         let mut path = self.path.clone();
         if path.contains("{session}") {
@@ -159,24 +160,29 @@ impl Route {
         let body = self.body(namespace).map(|body| body.to_string());
         let kind = body.as_ref().map(|_| "application/json");
         let bytes = body.unwrap_or_default().into_bytes();
-        // Of a stream only the beginning is read.
+        // Only the start of a stream is read.
         let client = client.with("a2a-version", "1.0");
         let mut stream = client.send(&self.method, &path, kind, &bytes);
         let (status, headers) = stream.head().expect("an answer");
         if status == 200 && path.ends_with("message:stream") {
-            // What comes of the message must not be taken for an effect of what follows.
+            // The task must finish, so that its effects are not attributed to later requests.
             stream.rest(&headers, &self.method);
         }
         if status == 202 {
-            // It is done after the answer, and must not be taken for an effect of what follows.
+            // The plan runs after the response; its effects must not be attributed to later requests.
             wait_until("it is done", || Effects::of(server).done != before.done);
+            wait_until("nothing changes any more", || Effects::are_settled(server));
+        }
+        if status == 409 && path.ends_with("/apply") {
+            // The plan is not executed yet; callers that may not apply it do not learn that.
+            return 200;
         }
         before.check(server, &format!("{} {path}", self.method), status);
         status
     }
 }
 
-/// What requests change.
+/// State that requests change.
 struct Effects {
     done: Vec<u64>,
     audited: u64,
@@ -185,9 +191,8 @@ struct Effects {
 impl Effects {
     fn of(server: &Server) -> Self {
         let double = &server.double;
-        let ran = double.ran.lock().expect("not poisoned").len()
-            + double.driven.lock().expect("not poisoned").len()
-            + double.asked.lock().expect("not poisoned").len();
+        let ran =
+            double.runtimes.lock().expect("not poisoned").len() + double.provider.prompts().len();
         let denials = "audit_entries WHERE kind IN ('access_denied', 'auth_failure')";
         let tables = [
             "sessions",
@@ -195,7 +200,7 @@ impl Effects {
             "plans",
             "tasks",
             "push_configs",
-            // What the server does by itself meanwhile is nobody's request.
+            // Background activity of the server does not belong to a request.
             "events WHERE kind <> 'task.push_failed'",
             denials,
         ];
@@ -212,7 +217,14 @@ impl Effects {
         Self { done, audited }
     }
 
-    /// Checks that a denial changed nothing since, and was written down.
+    /// Whether nothing changes for a fifth of a second: plans run on after their response.
+    fn are_settled(server: &Server) -> bool {
+        let before = Self::of(server);
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        Self::of(server).done == before.done
+    }
+
+    /// Checks that a denial changed nothing and was recorded in the audit log.
     fn check(&self, server: &Server, what: &str, status: u16) {
         if status < 400 || status == 429 {
             return;
@@ -226,7 +238,7 @@ impl Effects {
     }
 }
 
-/// Checks what was seen of a route against the rule.
+/// Checks the observed statuses of a route against the rule.
 fn check(route: &Route, role: Option<Role>, namespace: &str, status: u16) {
     let Some((least, place)) = &route.needs else {
         assert_eq!(status, 200, "{} {}", route.method, route.path);
@@ -237,11 +249,11 @@ fn check(route: &Route, role: Option<Role>, namespace: &str, status: u16) {
     let what = format!("{} {} as {role:?} in {namespace}", route.method, route.path);
     let named = place.contains("request names");
     if route.is_about_the_caller() {
-        // Such as what it may do, which is nothing for who has no role.
+        // Such as the caller's own roles, which may be empty.
         return assert_eq!(status, 200, "{what}");
     }
     if route.path == "/api/v1/operations/{name}" {
-        // The operation that is asked for needs an editor.
+        // The called operation needs an editor.
         let may = is_own && role >= Some(Role::Editor);
         return assert_eq!(status, if may { 200 } else { 403 }, "{what}");
     }
@@ -257,11 +269,11 @@ fn check(route: &Route, role: Option<Role>, namespace: &str, status: u16) {
     } else if named || (is_own && role.is_some()) {
         assert_eq!(status, 403, "{what}");
     } else {
-        assert_eq!(status, 404, "{what}: what cannot be seen does not exist");
+        assert_eq!(status, 404, "{what}: without read access it does not exist");
     }
 }
 
-/// How a status is shown.
+/// A status as the table shows it.
 fn shown(status: u16) -> String {
     if status < 400 {
         "yes".to_owned()
@@ -270,12 +282,12 @@ fn shown(status: u16) -> String {
     }
 }
 
-/// One caller for each role, the first without any.
+/// One caller for each role, the first without any role.
 struct Callers {
     roles: Vec<Option<Role>>,
     /// With the role in `acme`.
     own: Vec<Client>,
-    /// With the role everywhere.
+    /// With the role in every namespace (`*`).
     everywhere: Vec<Client>,
 }
 
@@ -303,6 +315,9 @@ fn every_role_may_do_what_the_table_says_and_nothing_else() {
         options.allow_private_addresses = true;
     });
     server.double.let_go();
+    for namespace in NAMESPACES {
+        server.offer_plans(namespace);
+    }
     let callers = Callers::new(&server);
     let mut rows = String::new();
     for route in routes(&server) {
@@ -312,7 +327,7 @@ fn every_role_may_do_what_the_table_says_and_nothing_else() {
                     let status = server.stranger().get(&route.path).status;
                     check(&route, None, "acme", status);
                 }
-                "anybody | | yes | yes | yes | yes | yes | |".to_owned()
+                "no token needed | | yes | yes | yes | yes | yes | |".to_owned()
             }
             Some((least, place)) => {
                 check_stranger(&server, &route);
@@ -337,7 +352,7 @@ fn every_role_may_do_what_the_table_says_and_nothing_else() {
     same_as_documented(&rows, &methods_rows(&server, &callers));
 }
 
-/// What each role gets from the methods of JSON-RPC, by all of their names.
+/// The statuses of JSON-RPC methods for each role, by all of their names.
 fn methods_rows(server: &Server, callers: &Callers) -> String {
     let mut rows = String::new();
     for method in &methods::METHODS {
@@ -375,7 +390,7 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
     let refused = |is_seen: bool| match method.kind {
         Kind::Task if !is_seen => 404,
         Kind::Task | Kind::Named => 403,
-        // Whoever has a role somewhere is shown something, which may be little.
+        // Callers with any role get a list, which may be empty.
         Kind::Shown => 200,
     };
     let mut cells = Vec::new();
@@ -405,11 +420,15 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
     }
     let owner = callers.everywhere.last().expect("an owner");
     assert_eq!(ask(owner, "local"), refused(false), "{name} in local");
-    assert_eq!(ask(&server.local(), "local"), 200, "{name} by the person");
+    assert_eq!(
+        ask(&server.local(), "local"),
+        200,
+        "{name} by the local user"
+    );
     cells
 }
 
-/// What each role gets in the namespace in which it has it.
+/// The statuses for each role in the namespace of the role.
 fn in_own(server: &Server, route: &Route, callers: &Callers) -> String {
     let (least, place) = route.needs.as_ref().expect("it needs a role");
     let is_everywhere = place.contains("every namespace");
@@ -425,7 +444,7 @@ fn in_own(server: &Server, route: &Route, callers: &Callers) -> String {
             let may = role.is_some_and(|role| role >= *least);
             assert_eq!(status < 400, may, "{} {}", route.method, route.path);
         } else if place.contains("any namespace") && role.is_none() {
-            // Whoever has a role somewhere sees a list, which may be empty.
+            // Callers with any role get a list, which may be empty.
             assert_eq!(status, 200, "{} {}", route.method, route.path);
         } else {
             check(route, *role, "acme", status);
@@ -435,7 +454,7 @@ fn in_own(server: &Server, route: &Route, callers: &Callers) -> String {
     seen.join(" | ")
 }
 
-/// What everybody gets in namespaces in which they have no role.
+/// The statuses in namespaces in which the caller has no role.
 fn elsewhere(server: &Server, route: &Route, callers: &Callers) -> String {
     if !route.is_in_a_namespace() {
         return " | ".to_owned();
@@ -449,7 +468,7 @@ fn elsewhere(server: &Server, route: &Route, callers: &Callers) -> String {
         }
         seen.push(shown(last));
     }
-    // What is in `local` is not even for who may do everything everywhere, but for the person here.
+    // `local` belongs to the local user only; even an owner of `*` has no access.
     let owner = callers.everywhere.last().expect("an owner");
     let status = route.ask(server, owner, "local");
     assert!(
@@ -463,7 +482,7 @@ fn elsewhere(server: &Server, route: &Route, callers: &Callers) -> String {
     seen.join(" | ")
 }
 
-/// Whoever is not known is refused. That is written down, and so there may not be any number of it in a moment.
+/// Requests without a valid token are refused and recorded, at a limited rate.
 fn check_stranger(server: &Server, route: &Route) {
     let mut status = 429;
     wait_until("strangers may ask again", || {
@@ -473,10 +492,10 @@ fn check_stranger(server: &Server, route: &Route) {
     assert_eq!(status, 401, "{} {}", route.method, route.path);
 }
 
-/// A token that is good for other things only is good for nothing here.
+/// A token without the scope of the route is refused.
 fn check_other_scopes(server: &Server, route: &Route) {
     if route.is_about_the_caller() || route.path.starts_with("/api/v1/operations") {
-        // The operation has a scope of its own.
+        // The called operation has its own scope.
         return;
     }
     let others: Vec<Scope> = Scope::ALL
@@ -494,29 +513,29 @@ fn check_other_scopes(server: &Server, route: &Route) {
     );
 }
 
-/// Where the part of the document begins that another test writes.
+/// The start of the part of the document that another test writes.
 const COMMANDS: &str = "\n## Commands of other machines\n";
 
 fn same_as_documented(rows: &str, methods: &str) {
     let text = format!(
-        "# Who may do what\n\n\
-         These tables are written by tests that ask for every route as every role (`CLEVERAGENTS_WRITE_DOCS=1 cargo \
-         test -p cleveragents-server --test api permissions`, and `-p cleveragents-cli --lib roles`). A role counts in the namespace it was given for, `*` is \
-         every namespace but `local`. A number is the status of the refusal: 403 for what may not be done, 404 for what \
-         may not even be seen. Every refusal is in the audit. Without a token the answer is 401. A token also needs the \
-         scope of the route.\n\n\
-         What an operation (`/api/v1/operations/…`) needs is in the list of operations; the row shows `plan/use`, which \
-         needs an editor.\n\n\
-         | Method | Path | Where the role is needed | Least role | no role there | viewer | editor | admin | owner | owner \
+        "# Permissions\n\n\
+         Tests write these tables: they call every route as every role (`CLEVERAGENTS_WRITE_DOCS=1 cargo test -p \
+         cleveragents-server --test api permissions`, and `-p cleveragents-application --test operation_rules roles`). A \
+         role counts in the namespace it was granted for; `*` is every namespace except `local`. A number is the status \
+         of the refusal: callers with read access get 403, callers without get 404. The audit log records every refusal. \
+         Without a token the status is 401. A token also needs the scope of the route.\n\n\
+         The list of operations has the role that each operation (`/api/v1/operations/…`) needs; the row shows \
+         `plan/use`, which needs an editor.\n\n\
+         | Method | Path | Where the role is needed | Lowest role | no role there | viewer | editor | admin | owner | owner \
          elsewhere | in `local` |\n|---|---|---|---|---|---|---|---|---|---|---|\n{rows}\n\
          ## Methods of A2A over JSON-RPC\n\n\
-         `POST /a2a` takes the methods of 1.0 and, from callers that speak 0.3, those of 0.3. A number is what the code of \
-         the error stands for: 403 is -32012, 404 is -32001. Every operation is a method too (`_cleveragents/…`); the row \
-         shows `plan/use`.\n\n\
-         | Method | in 0.3 | Least role | no role there | viewer | editor | admin | owner | owner elsewhere | in `local` \
+         `POST /a2a` accepts the methods of 1.0 and, from clients of 0.3, those of 0.3. A number is the HTTP status that \
+         the error code corresponds to: 403 is -32012, 404 is -32001. Every operation is a method too \
+         (`_cleveragents/…`); the row shows `plan/use`.\n\n\
+         | Method | in 0.3 | Lowest role | no role there | viewer | editor | admin | owner | owner elsewhere | in `local` \
          |\n|---|---|---|---|---|---|---|---|---|---|\n{methods}"
     );
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/permissions.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/permissions.md");
     let documented = std::fs::read_to_string(&file).unwrap_or_default();
     let (ours, others) = match documented.find(COMMANDS) {
         Some(at) => documented.split_at(at),
@@ -528,6 +547,6 @@ fn same_as_documented(rows: &str, methods: &str) {
     }
     assert!(
         ours == text,
-        "docs/permissions.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it anew:\n{text}"
+        "docs/reference/permissions.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it:\n{text}"
     );
 }

@@ -1,9 +1,11 @@
 //! Plans.
 
+use std::sync::atomic::Ordering;
+
 use cleveragents_domain::PlanId;
 use serde_json::json;
 
-use crate::harness::{Server, wait_until};
+use crate::harness::{Server, plan_request, wait_until};
 
 #[test]
 fn plans_are_listed_in_pages_to_those_who_may_see_them() {
@@ -95,26 +97,36 @@ fn each_path_of_a_plan_is_an_operation_of_the_same_plan() {
 }
 
 #[test]
-fn commands_on_plans_that_are_no_typed_operations_name_the_plan_of_the_path() {
+fn a_plan_is_made_from_an_action_and_not_applied_before_it_is_executed() {
     let server = Server::start();
-    let id = server.plan("acme/shop");
-    let other = server.plan("other/shop");
     let editor = server.caller(&["acme=editor"]);
-    let body = json!({"reference": other});
-    let apply = |plan| editor.post(&format!("/api/v1/plans/{plan}/apply"), &body);
-    let done = apply(id).expect(200).json();
-    assert_eq!(done["data"]["ran"], "plan/apply");
-    let ran = server.double.ran.lock().expect("not poisoned").pop();
-    assert_eq!(ran.expect("it ran").1["reference"], json!(id));
-    apply(other).problem(404, "CA-0404");
-    let made = editor
-        .post("/api/v1/plans", &json!({"name": "acme/fix"}))
-        .expect(201);
-    assert_eq!(made.json()["data"]["ran"], "plan/use");
+    let request = server.offer_plans("acme");
+    server.offer_plans("other");
+    let made = editor.post("/api/v1/plans", &request).expect(201);
+    let plan = made.json()["data"]["plan_id"].clone();
+    let plan = plan.as_str().expect("an id");
+    assert_eq!(
+        made.header("location"),
+        Some(&*format!("/api/v1/plans/{plan}"))
+    );
+    assert_eq!(made.json()["data"]["stage"], "strategize/queued");
     editor
-        .post("/api/v1/plans", &json!({"name": "other/fix"}))
+        .post("/api/v1/plans", &plan_request("other"))
         .problem(403, "CA-1202");
-    assert_eq!(server.double.ran.lock().expect("not poisoned").len(), 1);
+    let other = server.plan("other/shop");
+    // Another plan in the body does not count.
+    let body = json!({"reference": other, "yes": true});
+    let apply = |plan: &str| editor.post(&format!("/api/v1/plans/{plan}/apply"), &body);
+    apply(plan).problem(409, "CA-1142");
+    apply(&other.to_string()).problem(404, "CA-0404");
+    assert!(
+        server
+            .double
+            .runtimes
+            .lock()
+            .expect("not poisoned")
+            .is_empty()
+    );
 }
 
 #[test]
@@ -123,6 +135,7 @@ fn a_plan_is_driven_by_the_server_while_its_caller_goes_on() {
         options.max_running = 1;
         options.max_waiting = 1;
     });
+    server.double.holds_runtimes.store(true, Ordering::SeqCst);
     let (one, two) = (server.plan("acme/shop"), server.plan("acme/shop"));
     let editor = server.caller(&["acme=editor"]);
     let execute = |plan| editor.post(&format!("/api/v1/plans/{plan}/execute"), &json!({}));
@@ -131,19 +144,16 @@ fn a_plan_is_driven_by_the_server_while_its_caller_goes_on() {
         accepted.header("location"),
         Some(&*format!("/api/v1/plans/{one}"))
     );
-    wait_until("it runs", || server.gauge("running") == 1);
+    let runtimes = || server.double.runtimes.lock().expect("not poisoned").clone();
+    wait_until("it runs", || runtimes().len() == 1);
     execute(two).expect(202);
     wait_until("the second waits", || server.gauge("waiting") == 1);
     execute(two).problem(503, "CA-1219");
+    assert_eq!(runtimes().len(), 1, "one at a time");
     server.double.let_go();
-    wait_until("both were driven", || {
-        server.double.driven.lock().expect("not poisoned").len() == 2
-    });
+    wait_until("both were run", || runtimes().len() == 2);
     wait_until("nothing runs", || server.gauge("running") == 0);
-    let driven = server.double.driven.lock().expect("not poisoned").clone();
-    let plans: Vec<_> = driven.iter().map(|(plan, _)| *plan).collect();
-    assert_eq!(plans, [one, two]);
-    assert!(driven.iter().all(|(_, who)| who.starts_with("caller ")));
+    assert!(runtimes().iter().all(|who| who.starts_with("caller ")));
     server
         .caller(&["acme=viewer"])
         .post(&format!("/api/v1/plans/{one}/execute"), &json!({}))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Server};
 
-/// All items of a list, page by page; `between` is done after each page.
+/// All items of a list, page by page; `between` runs after each page.
 fn walk(client: &Client, path: &str, limit: u64, mut between: impl FnMut()) -> Vec<Value> {
     let mut all = Vec::new();
     let mut cursor = String::new();
@@ -52,7 +52,7 @@ fn pages_hold_each_session_once_whatever_happens_meanwhile() {
         server.session("local");
         before.reverse();
         let seen = walk(&viewer, "/api/v1/sessions", 2, || {
-            // A new one, and one that was changed: neither moves anything between pages.
+            // A new conversation and a changed one: neither moves items between pages.
             server.session("acme");
             let oldest = before.last().expect("one");
             local
@@ -73,7 +73,7 @@ fn pages_hold_each_session_once_whatever_happens_meanwhile() {
                 .problem(400, "CA-1213");
         }
         let other = walk(&local, "/api/v1/sessions", 500, || {});
-        assert!(other.len() > before.len() + 2, "the person here sees all");
+        assert!(other.len() > before.len() + 2, "the local user sees all");
     }
 }
 

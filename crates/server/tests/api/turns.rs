@@ -1,4 +1,4 @@
-//! Questions and their answers.
+//! Turns.
 
 use serde_json::json;
 
@@ -16,7 +16,10 @@ fn a_question_is_answered_in_one_answer_or_in_pieces() {
         whole.json(),
         json!({"state": "answered", "text": "one two three"})
     );
-    let waiting = editor.post(&path, &json!({"prompt": "ask"})).expect(200);
+    let asking = format!("{}/turns", server.session("acme"));
+    let waiting = editor
+        .post(&asking, &json!({"prompt": "ask which?"}))
+        .expect(200);
     assert_eq!(
         waiting.json(),
         json!({"state": "waiting", "text": "which?"})
@@ -31,6 +34,7 @@ fn a_question_is_answered_in_one_answer_or_in_pieces() {
     assert_eq!(stream.head().expect("an answer").0, 200);
     let heard: Vec<_> = std::iter::from_fn(|| stream.block())
         .map(|sent| (sent.event.expect("a name"), sent.data.expect("data")))
+        .filter(|(name, _)| name != "reset")
         .collect();
     let text = |text: &str| ("text".to_owned(), json!({"text": text}));
     let end = json!({"state": "answered", "text": "one two three"});
@@ -46,7 +50,8 @@ fn a_question_is_answered_in_one_answer_or_in_pieces() {
     let body = json!({"prompt": "fail"}).to_string();
     let mut stream = streaming.send("POST", &path, Some("application/json"), body.as_bytes());
     assert_eq!(stream.head().expect("an answer").0, 200);
-    let last = stream.block().expect("a problem");
+    let blocks = std::iter::from_fn(|| stream.block());
+    let last = blocks.last().expect("a problem");
     assert_eq!(last.event.as_deref(), Some("problem"));
     assert_eq!(last.data.expect("data")["code"], "CA-0805");
 }
@@ -55,7 +60,7 @@ fn a_question_is_answered_in_one_answer_or_in_pieces() {
 fn who_goes_away_leaves_a_turn_that_ends_and_nothing_else() {
     let server = Server::start();
     let path = format!("{}/turns", server.session("acme"));
-    let body = json!({"prompt": "hold"}).to_string();
+    let body = json!({"prompt": "hold on"}).to_string();
     let client = server.local();
     let plain = client.send("POST", &path, Some("application/json"), body.as_bytes());
     let streamed = client.with("accept", "text/event-stream").send(
@@ -77,7 +82,7 @@ fn too_much_at_once_is_refused_and_the_rest_runs() {
         options.max_waiting = 1;
     });
     let path = format!("{}/turns", server.session("acme"));
-    let hold = json!({"prompt": "hold"});
+    let hold = json!({"prompt": "hold on"});
     let ask = || {
         let (client, path, hold) = (server.local(), path.clone(), hold.clone());
         std::thread::spawn(move || client.post(&path, &hold).status)
@@ -101,10 +106,10 @@ fn the_end_of_the_server_waits_for_what_runs_and_takes_nothing_new() {
     let client = server.local();
     let running = {
         let (client, path) = (client.clone(), path.clone());
-        std::thread::spawn(move || client.post(&path, &json!({"prompt": "hold"})))
+        std::thread::spawn(move || client.post(&path, &json!({"prompt": "hold on"})))
     };
     wait_until("it runs", || server.gauge("running") == 1);
-    // A connection from before the end is still answered.
+    // A connection from before the shutdown still gets its response.
     let mut kept = client.connect();
     let mut ready = || {
         kept.write(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -116,6 +121,6 @@ fn the_end_of_the_server_waits_for_what_runs_and_takes_nothing_new() {
     wait_until("the end is near", || ready() == 503);
     server.double.let_go();
     let answer = running.join().expect("ends").expect(200);
-    assert_eq!(answer.json()["text"], "hold");
+    assert_eq!(answer.json()["text"], "on");
     server.ended();
 }

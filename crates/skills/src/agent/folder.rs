@@ -1,75 +1,77 @@
-//! [`AgentSkill`]: the folder of a skill, read and looked over.
+//! [`AgentSkill`]: the folder of a skill, parsed and validated.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use cleveragents_domain::yaml::Fault;
-use cleveragents_domain::{FileKind, FileMode, Name, TreePath};
+use cleveragents_domain::{DefinitionFileError, FileKind, FileMode, Name, TreePath};
 use cleveragents_sandbox::Root;
-use cleveragents_tools::FileError;
 
-use super::inspect::{complain, inspect};
+use super::inspect::{file_error, inspect};
 
-/// The names under which the file of a skill is found; the first is the usual one.
+/// File names of a skill; the first is the usual one.
 pub(super) const FILES: [&str; 2] = ["SKILL.md", "skill.md"];
 
-/// So many files of a skill are listed.
-const MOST_FILES: usize = 200;
+/// Maximum number of listed files.
+const MAX_FILES: usize = 200;
 
-/// A step that the front matter names.
+/// A step in the front matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Its number, from 1.
+    /// Number, from 1.
     pub number: usize,
-    /// What to do.
+    /// Instruction of the step.
     pub text: String,
 }
 
 /// A folder with a `SKILL.md`.
 #[derive(Debug, Clone)]
 pub struct AgentSkill {
-    /// What it calls itself.
+    /// Name in its front matter.
     pub name: String,
-    /// What it is registered under.
+    /// Name it is registered under.
     pub registered: Name,
-    /// What it does and when to use it.
+    /// Purpose, and when to use it.
     pub description: String,
-    /// Its license, in its own words.
+    /// License, in its own words.
     pub license: Option<String>,
-    /// What it needs, in its own words.
+    /// Requirements, in its own words.
     pub compatibility: Option<String>,
-    /// Whatever else it says of itself.
+    /// Further metadata.
     pub metadata: BTreeMap<String, String>,
-    /// The tools that it asks for. They are shown; they permit nothing.
+    /// Tools that it asks for. They are shown, but grant no permission.
     pub allowed_tools: Vec<String>,
-    /// Its steps.
+    /// Steps, in order.
     pub steps: Vec<Step>,
-    /// Its instructions.
+    /// Instructions for the model.
     pub body: String,
-    /// Where it is.
+    /// Path of the folder.
     pub folder: PathBuf,
-    /// What other readers of the standard would not accept.
-    pub departures: Vec<FileError>,
+    /// Deviations from the standard that other programs may reject.
+    pub departures: Vec<DefinitionFileError>,
 }
 
 impl AgentSkill {
-    /// Reads the skill of a folder; the first thing that is wrong is the error.
-    pub fn read(folder: &Path) -> Result<Self, FileError> {
+    /// Reads the skill of a folder; returns the first problem as the error.
+    pub fn read(folder: &Path) -> Result<Self, DefinitionFileError> {
         let inspected = inspect(folder);
         match (inspected.skill, inspected.wrong.into_iter().next()) {
             (Some(skill), None) => Ok(skill),
             (_, Some(error)) => Err(error),
-            (None, None) => Err(complain(folder, Fault::new("there is no skill"))),
+            (None, None) => Err(file_error(
+                folder,
+                Fault::new("there is no skill in this folder"),
+            )),
         }
     }
 
-    /// Its folder, opened.
+    /// Opens its folder.
     pub(crate) fn root(&self) -> io::Result<Root> {
         Root::open(&self.folder)
     }
 
-    /// Its files but for `SKILL.md`, as paths from its folder; links are not followed.
+    /// Its files except `SKILL.md`, as paths relative to its folder; links are not followed.
     pub fn files(&self) -> io::Result<Vec<String>> {
         let root = self.root()?;
         let mut files = Vec::new();
@@ -87,13 +89,13 @@ impl AgentSkill {
                     _ => {}
                 }
             }
-            if files.len() > MOST_FILES {
+            if files.len() > MAX_FILES {
                 break;
             }
         }
         files.retain(|file| !FILES.contains(&file.as_str()));
         files.sort();
-        files.truncate(MOST_FILES);
+        files.truncate(MAX_FILES);
         Ok(files)
     }
 
@@ -104,8 +106,8 @@ impl AgentSkill {
     }
 }
 
-/// The folders of skills at a path: the path itself when it holds a `SKILL.md`, else the folders in
-/// it that do, by name.
+/// Folders of skills at a path: the path itself when it contains a `SKILL.md`, else its subfolders
+/// that do, by name.
 pub fn find(path: &Path) -> io::Result<Vec<PathBuf>> {
     let holds = |folder: &Path| FILES.iter().any(|file| folder.join(file).is_file());
     if holds(path) {

@@ -1,19 +1,19 @@
-//! The front matter of a `SKILL.md`, as the Agent Skills standard reads it: every value is a text, a
-//! list or a map, whatever it looks like; anchors and tags do not exist.
+//! The front matter of a `SKILL.md`, parsed as in the Agent Skills standard: every value is a text, a list or a map,
+//! whatever it looks like; anchors and tags are not supported.
 
 use cleveragents_domain::yaml::Fault;
 use granit_parser::{Event, Parser, Span, StructureStyle};
 
-/// Lists and maps may be nested so deep.
-const DEEPEST: usize = 16;
+/// Maximum nesting of lists and maps.
+const MAX_DEPTH: usize = 16;
 
-/// So many values are read at most.
-const MOST_VALUES: usize = 2_000;
+/// Maximum number of values.
+const MAX_VALUES: usize = 2_000;
 
 /// Line and column, from 1, in the whole file.
 pub(crate) type Place = (u64, u64);
 
-/// Something in the front matter.
+/// A value of the front matter.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) place: Place,
@@ -35,20 +35,20 @@ pub(crate) struct Field {
     pub(crate) value: Node,
 }
 
-/// A `SKILL.md`, cut in two.
+/// A `SKILL.md`, split into front matter and body.
 pub(crate) struct Halves<'t> {
     pub(crate) front: &'t str,
     pub(crate) body: &'t str,
 }
 
-/// Cuts a file at the lines that hold nothing but `---`.
+/// Splits a file at the lines that contain only `---`.
 pub(crate) fn cut(text: &str) -> Result<Halves<'_>, Fault> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     if first.trim_end() != "---" {
         return Err(
-            at((1, 1), "the file does not begin with front matter").fixed_by(
-                "write `---`, `name: …`, `description: …` and `---`, one a line, at its top",
+            at((1, 1), "the file does not start with front matter").fixed_by(
+                "write `---`, `name: …`, `description: …` and `---`, each on its own line, at the top",
             ),
         );
     }
@@ -65,13 +65,13 @@ pub(crate) fn cut(text: &str) -> Result<Halves<'_>, Fault> {
     Err(at((1, 1), "the front matter has no end").fixed_by("write `---` on a line after it"))
 }
 
-/// The fields of the front matter, and what other readers would not accept.
+/// The fields of the front matter, and its deviations from the standard.
 pub(crate) struct FrontMatter {
     pub(crate) fields: Vec<Field>,
     pub(crate) departures: Vec<Fault>,
 }
 
-/// Reads the front matter.
+/// Parses the front matter.
 pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
     let mut reader = Reader {
         events: Parser::new_from_str(front),
@@ -90,7 +90,7 @@ pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
             event if top.is_none() => top = Some(reader.node(event, span, 0)?),
             _ => {
                 return Err(
-                    at(place(span), "a second document begins here").fixed_by("leave it out")
+                    at(place(span), "a second YAML document starts here").fixed_by("remove it")
                 );
             }
         }
@@ -104,7 +104,7 @@ pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
     }
 }
 
-/// A complaint about a place in the file.
+/// An error at a position of the file.
 pub(crate) fn at(place: Place, message: impl Into<String>) -> Fault {
     Fault {
         place: Some(place),
@@ -112,7 +112,7 @@ pub(crate) fn at(place: Place, message: impl Into<String>) -> Fault {
     }
 }
 
-/// The first line of the file is the one that opens the front matter.
+/// Position in the file, whose first line opens the front matter.
 fn place(span: Span) -> Place {
     (span.start.line() as u64 + 1, span.start.col() as u64 + 1)
 }
@@ -132,9 +132,9 @@ impl<'t> Reader<'t> {
                 Err(error) => {
                     let marker = error.marker();
                     let place = (marker.line() as u64 + 1, marker.col() as u64 + 1);
-                    let message = format!("the front matter is not YAML: {}", error.info());
+                    let message = format!("the front matter is not valid YAML: {}", error.info());
                     return Err(at(place, message)
-                        .fixed_by("correct it there; a text with `: ` or `#` in it needs quotes"));
+                        .fixed_by("correct it there; quote texts that contain `: ` or `#`"));
                 }
             }
         }
@@ -148,9 +148,9 @@ impl<'t> Reader<'t> {
     fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Node, Fault> {
         let place = place(span);
         self.values += 1;
-        if depth > DEEPEST || self.values > MOST_VALUES {
-            return Err(at(place, "there is too much in the front matter")
-                .fixed_by("put it into the text below, or into a file of its own"));
+        if depth > MAX_DEPTH || self.values > MAX_VALUES {
+            return Err(at(place, "the front matter is too large")
+                .fixed_by("move content into the text below, or into a separate file"));
         }
         let (anchor, tag) = match &event {
             Event::Scalar(_, _, anchor, tag)
@@ -164,7 +164,7 @@ impl<'t> Reader<'t> {
                 .fixed_by("write the value itself"));
         }
         let content = match event {
-            // The parser says `~` where nothing is written.
+            // The parser reports `~` where no value is written.
             Event::Scalar(..) if span.is_empty() => Content::Text(String::new()),
             Event::Scalar(text, ..) => Content::Text(text.into_owned()),
             Event::SequenceStart(style, ..) => {
@@ -175,7 +175,7 @@ impl<'t> Reader<'t> {
                 self.check_style(style, place);
                 Content::Map(self.map(depth)?)
             }
-            _ => return Err(at(place, "this cannot stand here").fixed_by("write a text")),
+            _ => return Err(at(place, "this is not allowed here").fixed_by("write a text")),
         };
         Ok(Node { place, content })
     }
@@ -184,7 +184,7 @@ impl<'t> Reader<'t> {
         if style == StructureStyle::Flow {
             self.departures.push(
                 at(place, "`[…]` and `{…}` are not part of the standard")
-                    .fixed_by("write one `- value` or `name: value` a line"),
+                    .fixed_by("write one `- value` or `name: value` per line"),
             );
         }
     }
@@ -212,10 +212,8 @@ impl<'t> Reader<'t> {
                 );
             };
             if fields.iter().any(|field| field.name == name) {
-                return Err(
-                    at(key.place, format!("the field `{name}` stands here twice"))
-                        .fixed_by("leave one of them out"),
-                );
+                return Err(at(key.place, format!("the field `{name}` occurs twice"))
+                    .fixed_by("leave one of them out"));
             }
             let (event, span) = self.expect()?;
             let value = self.node(event, span, depth + 1)?;
@@ -229,7 +227,7 @@ impl<'t> Reader<'t> {
 }
 
 impl Node {
-    /// The text, when it is one.
+    /// The text, if it is one.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.content {
             Content::Text(text) => Some(text),
@@ -237,7 +235,7 @@ impl Node {
         }
     }
 
-    /// All texts in it, one after the other.
+    /// All texts in it, concatenated.
     pub(crate) fn flat(&self) -> String {
         match &self.content {
             Content::Text(text) => text.clone(),
@@ -246,8 +244,8 @@ impl Node {
                 items.join(", ")
             }
             Content::Map(fields) => {
-                let told = |field: &Field| format!("{}: {}", field.name, field.value.flat());
-                let fields: Vec<String> = fields.iter().map(told).collect();
+                let text = |field: &Field| format!("{}: {}", field.name, field.value.flat());
+                let fields: Vec<String> = fields.iter().map(text).collect();
                 fields.join(", ")
             }
         }

@@ -1,27 +1,27 @@
-//! [`inspect`]: all that is wrong with the folder of a skill, by the standard and by this program.
+//! [`inspect`]: all problems of a skill's folder, by the standard and by this program.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cleveragents_domain::TreePath;
-use cleveragents_domain::nearest;
 use cleveragents_domain::yaml::Fault;
+use cleveragents_domain::{
+    DefinitionFault, DefinitionFileError, DefinitionKind, TreePath, nearest,
+};
 use cleveragents_sandbox::Root;
-use cleveragents_tools::{About, Complaint, FileError};
 
 use super::folder::{AgentSkill, FILES, Step};
 use super::front_matter::{self, Content, Field, FrontMatter, Node, Place, at};
 use super::name;
 use crate::inside;
 
-/// The largest `SKILL.md`.
-const LARGEST: usize = 1 << 20;
+/// Maximum size of a `SKILL.md`, in bytes.
+const MAX_FILE_SIZE: usize = 1 << 20;
 
-/// The longest description and the longest word on compatibility.
+/// Maximum lengths of the description and of the compatibility text.
 const DESCRIPTION: usize = 1_024;
 const COMPATIBILITY: usize = 500;
 
-/// The fields of the standard.
+/// Fields of the standard.
 const FIELDS: [&str; 6] = [
     "name",
     "description",
@@ -31,50 +31,51 @@ const FIELDS: [&str; 6] = [
     "allowed-tools",
 ];
 
-/// What was found in a folder.
+/// Result of inspecting a folder.
 #[derive(Debug, Default)]
-pub struct Inspected {
-    /// The skill, when it can be used.
+pub struct Inspection {
+    /// The skill, if it is usable.
     pub skill: Option<AgentSkill>,
-    /// Why it cannot.
-    pub wrong: Vec<FileError>,
-    /// What this program accepts and the standard does not.
-    pub departures: Vec<FileError>,
+    /// Problems that make it unusable.
+    pub wrong: Vec<DefinitionFileError>,
+    /// Deviations from the standard that this program accepts.
+    pub departures: Vec<DefinitionFileError>,
 }
 
-impl Inspected {
+impl Inspection {
     /// Whether the standard accepts the folder.
     pub fn is_standard(&self) -> bool {
         self.wrong.is_empty() && self.departures.is_empty()
     }
 }
 
-/// A complaint about a file that cannot be read as it should.
-pub(super) fn complain(file: &Path, fault: Fault) -> FileError {
-    Complaint::from(fault).in_file(file, About::Skill)
+/// Error for a malformed file.
+pub(super) fn file_error(file: &Path, fault: Fault) -> DefinitionFileError {
+    DefinitionFault::from(fault).in_file(file, DefinitionKind::Skill, "")
 }
 
-/// Reads the folder of a skill and says all that is wrong with it.
-pub fn inspect(folder: &Path) -> Inspected {
+/// Parses the folder of a skill and reports all its problems.
+pub fn inspect(folder: &Path) -> Inspection {
     match read_file(folder) {
-        Ok((file, text)) => Inspection::new(folder, file).inspect(&text),
-        Err(error) => Inspected {
+        Ok((file, text)) => Inspector::new(folder, file).inspect(&text),
+        Err(error) => Inspection {
             wrong: vec![error],
-            ..Inspected::default()
+            ..Inspection::default()
         },
     }
 }
 
-/// The text of the `SKILL.md` in a folder, and where that is.
-fn read_file(folder: &Path) -> Result<(PathBuf, String), FileError> {
+/// The path and text of the `SKILL.md` in a folder.
+fn read_file(folder: &Path) -> Result<(PathBuf, String), DefinitionFileError> {
     let usual = folder.join(FILES[0]);
-    let wrong =
-        |file: &Path, message: String, fix: &str| complain(file, Fault::new(message).fixed_by(fix));
+    let wrong = |file: &Path, message: String, fix: &str| {
+        file_error(file, Fault::new(message).fixed_by(fix))
+    };
     let root = Root::open(folder).map_err(|error| {
         wrong(
             folder,
             format!("the folder cannot be opened: {error}"),
-            "name a folder that holds a SKILL.md",
+            "name a folder that contains a SKILL.md",
         )
     })?;
     for name in FILES {
@@ -84,25 +85,25 @@ fn read_file(folder: &Path) -> Result<(PathBuf, String), FileError> {
             wrong(
                 &file,
                 format!("it cannot be opened: {error}"),
-                "put the file itself there",
+                "replace it by a regular file",
             )
         })?;
         let Some(opened) = opened else { continue };
-        let (bytes, has_more) = inside::read(opened, LARGEST).map_err(|error| {
+        let (bytes, has_more) = inside::read(opened, MAX_FILE_SIZE).map_err(|error| {
             wrong(
                 &file,
                 format!("it cannot be read: {error}"),
-                "look at the file",
+                "check the file",
             )
         })?;
         if has_more {
-            let message = format!("it is larger than {LARGEST} bytes");
+            let message = format!("it is larger than {MAX_FILE_SIZE} bytes");
             return Err(wrong(&file, message, "move most of it into `references/`"));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = before.split(|byte| *byte == b'\n').count() as u64;
-            complain(
+            file_error(
                 &file,
                 at((line, 1), "it is not UTF-8").fixed_by("save it as UTF-8"),
             )
@@ -116,37 +117,39 @@ fn read_file(folder: &Path) -> Result<(PathBuf, String), FileError> {
     ))
 }
 
-/// The look at one folder.
-struct Inspection<'f> {
+/// Collects the problems of a folder.
+struct Inspector<'f> {
     folder: &'f Path,
     file: PathBuf,
-    found: Inspected,
+    found: Inspection,
 }
 
-impl<'f> Inspection<'f> {
+impl<'f> Inspector<'f> {
     fn new(folder: &'f Path, file: PathBuf) -> Self {
         Self {
             folder,
             file,
-            found: Inspected::default(),
+            found: Inspection::default(),
         }
     }
 
     fn wrong(&mut self, place: Place, message: impl Into<String>, fix: &str) {
         let fault = at(place, message).fixed_by(fix);
-        let error = Complaint::rule(fault, fix).in_file(&self.file, About::Skill);
+        let error =
+            DefinitionFault::rule(fault, fix).in_file(&self.file, DefinitionKind::Skill, "");
         self.found.wrong.push(error);
     }
 
     fn departs(&mut self, fault: Fault) {
-        self.found.departures.push(complain(&self.file, fault));
+        self.found.departures.push(file_error(&self.file, fault));
     }
 
-    fn inspect(mut self, text: &str) -> Inspected {
+    fn inspect(mut self, text: &str) -> Inspection {
         let plain = text.strip_prefix('\u{feff}');
         if plain.is_some() {
             self.departs(
-                at((1, 1), "it begins with a byte order mark").fixed_by("save it without"),
+                at((1, 1), "it starts with a byte order mark")
+                    .fixed_by("save it without the byte order mark"),
             );
         }
         let text = plain.unwrap_or(text);
@@ -154,7 +157,7 @@ impl<'f> Inspection<'f> {
             .and_then(|halves| Ok((front_matter::read(halves.front)?, halves.body)));
         match read {
             Ok((front, body)) => self.fields(front, body),
-            Err(fault) => self.found.wrong.push(complain(&self.file, fault)),
+            Err(fault) => self.found.wrong.push(file_error(&self.file, fault)),
         }
         self.found
     }
@@ -172,7 +175,7 @@ impl<'f> Inspection<'f> {
             let fix = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!(
-                    "leave it out, or put it into `metadata`; there are {}",
+                    "remove it, or move it into `metadata`; the fields are {}",
                     FIELDS.join(", ")
                 ),
             };
@@ -227,7 +230,7 @@ impl<'f> Inspection<'f> {
         }
         let folder = folder_name(self.folder);
         if name::normal(&folder) != name {
-            let message = format!("the folder is called `{folder}` and the skill `{name}`");
+            let message = format!("the folder is named `{folder}` but the skill `{name}`");
             self.wrong(place, message, "give both the same name");
         }
         Some(name)
@@ -263,11 +266,11 @@ impl<'f> Inspection<'f> {
         let count = text.chars().count();
         if count > most {
             let message =
-                format!("the field `{name}` has {count} characters, and {most} are the most");
+                format!("the field `{name}` has {count} characters; the maximum is {most}");
             self.wrong(
                 node.place,
                 message,
-                "shorten it; details belong into the text below",
+                "shorten it; move details into the text below",
             );
             return None;
         }
@@ -275,7 +278,7 @@ impl<'f> Inspection<'f> {
     }
 }
 
-/// What the folder is called, whatever way it was given.
+/// Name of the folder, independent of how its path was given.
 fn folder_name(folder: &Path) -> String {
     let given = folder.file_name().map(ToOwned::to_owned);
     let real = || {
@@ -295,7 +298,7 @@ fn entry(field: &Field) -> (String, String) {
     (field.name.clone(), field.value.flat())
 }
 
-/// The names of tools in a text, between spaces or commas, or in a list.
+/// Names of tools in a text, separated by spaces or commas, or in a list.
 fn words(node: &Node) -> Vec<String> {
     match &node.content {
         Content::List(items) => items.iter().map(Node::flat).collect(),
@@ -303,7 +306,7 @@ fn words(node: &Node) -> Vec<String> {
     }
 }
 
-/// Splits at spaces and commas, but not inside parentheses, which hold patterns.
+/// Splits at spaces and commas, but not inside parentheses, which contain patterns.
 fn split_tools(text: &str) -> Vec<String> {
     let mut depth = 0_usize;
     let parts = text.split(|letter: char| {

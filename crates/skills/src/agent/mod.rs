@@ -1,8 +1,8 @@
-//! Agent Skills: folders with a `SKILL.md`, as the public standard describes them.
+//! Agent Skills: folders with a `SKILL.md`, as described by the public standard.
 //!
-//! A model learns of them in three steps: names and descriptions stand in its instructions
-//! ([`announce`]), the text of a skill comes with `skill/activate`, and its other files with
-//! `skill/read` and `skill/run` ([`tools`]).
+//! A model learns of them in three steps: names and descriptions are in its instructions
+//! ([`announce`]), `skill/activate` returns the text of a skill, and `skill/read` and `skill/run`
+//! give access to its other files ([`tools`]).
 
 mod announce;
 mod folder;
@@ -13,5 +13,5 @@ mod tools;
 
 pub use announce::{ANNOUNCED_BYTES, announce};
 pub use folder::{AgentSkill, Step, find};
-pub use inspect::{Inspected, inspect};
+pub use inspect::{Inspection, inspect};
 pub use tools::tools;

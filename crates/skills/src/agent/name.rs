@@ -1,35 +1,35 @@
-//! Names of agent skills: what the standard allows, and what they are registered under.
+//! Names of agent skills: what the standard allows, and the names they are registered under.
 
 use cleveragents_domain::{ContentHash, Name};
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::UnicodeNormalization as _;
 
-/// The longest name.
-const LONGEST: usize = 64;
+/// Maximum length of a name.
+const MAX_LENGTH: usize = 64;
 
-/// The form in which names are compared.
+/// Normalised form for comparisons.
 pub(crate) fn normal(name: &str) -> String {
     name.trim().nfkc().collect()
 }
 
-/// What is wrong with a name, and what to do; nothing for a good one.
+/// Problems of a name with their fixes; empty for a valid one.
 pub(crate) fn problems(name: &str) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
     let count = name.chars().count();
-    if count > LONGEST {
-        let message = format!("the name has {count} characters, and {LONGEST} are the most");
-        found.push((message, "choose a shorter one"));
+    if count > MAX_LENGTH {
+        let message = format!("the name has {count} characters; the maximum is {MAX_LENGTH}");
+        found.push((message, "choose a shorter name"));
     }
     if name != name.to_lowercase() {
         found.push((
-            format!("the name `{name}` has a capital letter"),
+            format!("the name `{name}` contains a capital letter"),
             "write it in lower case",
         ));
     }
     if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
         found.push((
-            format!("the name `{name}` has a hyphen at its beginning, its end, or two in a row"),
-            "put single hyphens between words",
+            format!("the name `{name}` has a leading, trailing or double hyphen"),
+            "use single hyphens between words",
         ));
     }
     if !name
@@ -37,15 +37,15 @@ pub(crate) fn problems(name: &str) -> Vec<(String, &'static str)> {
         .all(|letter| letter == '-' || is_letter_or_digit(letter))
     {
         found.push((
-            format!("the name `{name}` has a character that is not allowed"),
+            format!("the name `{name}` contains a character that is not allowed"),
             "use letters, digits and hyphens",
         ));
     }
     found
 }
 
-/// Whether a character is a letter or digit by its category. Marks that complete a letter in some
-/// scripts are not, as in the reference validator.
+/// Whether a character is a letter or digit by its category. Combining marks of some scripts are not, as in the
+/// reference validator.
 fn is_letter_or_digit(letter: char) -> bool {
     use GeneralCategory::{
         DecimalNumber, LetterNumber, LowercaseLetter, ModifierLetter, OtherLetter, OtherNumber,
@@ -64,15 +64,15 @@ fn is_letter_or_digit(letter: char) -> bool {
     )
 }
 
-/// The name under which a skill of a good name is registered: `local/` and the name itself, or, when
-/// it is not ASCII, what is ASCII of it and a part of its hash.
+/// The name under which a skill with a valid name is registered: `local/` and the name itself, or, when it is not
+/// ASCII, its ASCII characters and a part of its hash.
 pub(crate) fn registered(name: &str) -> Option<Name> {
     if name.is_ascii() {
         return format!("local/{name}").parse().ok();
     }
     let plain: String = name.chars().filter(char::is_ascii).collect();
     let plain = plain.trim_matches('-');
-    let hash = ContentHash::of(name.as_bytes()).to_string();
+    let hash = ContentHash::of_bytes(name.as_bytes()).to_string();
     let hash = hash.rsplit(':').next().unwrap_or_default();
     let hash = hash.get(..10).unwrap_or(hash);
     let plain = if plain.is_empty() { "skill" } else { plain };
@@ -85,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_of_other_scripts_have_a_registered_name_of_their_own() {
+    fn non_ascii_names_have_distinct_registered_names() {
         assert_eq!(
             registered("pdf-tools").expect("a name").to_string(),
             "local/pdf-tools"
@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_good_name_can_be_registered(name in "\\PC{1,20}") {
+        fn every_valid_name_can_be_registered(name in "\\PC{1,20}") {
             let name = normal(&name);
             if !name.is_empty() && problems(&name).is_empty() {
                 let registered = registered(&name).expect("a name");

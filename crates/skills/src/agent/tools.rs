@@ -1,7 +1,7 @@
 //! The tools through which a model uses agent skills: `skill/activate`, `skill/read` and `skill/run`.
 //!
-//! A script runs like every other command: through the gate, confined to the sandbox, with a time
-//! limit. It can read the folder of its skill and cannot write there.
+//! A script runs like every other command: through the gate, confined to the sandbox, with a time limit. It can read
+//! the folder of its skill but not write there.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use cleveragents_tools::ports::Command;
 use cleveragents_tools::running::{Streams, check_ending, exec};
 use cleveragents_tools::{
     Access, Answer, Call, Capability, Category, DEFAULT_TIMEOUT, Failure, Ground, Grounds, Permit,
-    Prepared, Source, Subject, Tool, ToolName, ToolSpec, Touched, Unprepared,
+    PrepareError, PreparedCall, Source, Subject, Tool, ToolName, ToolSpec, TouchedPaths,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,18 +20,18 @@ use serde_json::{Value, json};
 use super::folder::AgentSkill;
 use crate::inside;
 
-/// So much of the instructions of a skill is told.
+/// Maximum size of returned instructions, in bytes.
 const INSTRUCTIONS: usize = 64 << 10;
 
-/// So much of another file of a skill is told.
+/// Maximum size of another returned file, in bytes.
 const FILE: usize = 1 << 20;
 
-/// How long activating and reading may take.
+/// Timeout of activating and reading.
 const READING: Duration = Duration::from_mins(1);
 
-/// Programs that run scripts, by the ending of their names.
+/// Interpreters for scripts, by file extension.
 const INTERPRETERS: [(&str, &str, &[&str]); 6] = [
-    // Nothing is written beside the script, and no module of the user's gets in.
+    // Nothing is written next to the script, and no user modules are loaded.
     ("py", "python3", &["-B", "-s"]),
     ("sh", "sh", &[]),
     ("bash", "bash", &["--noprofile", "--norc"]),
@@ -40,8 +40,7 @@ const INTERPRETERS: [(&str, &str, &[&str]); 6] = [
     ("pl", "perl", &[]),
 ];
 
-/// The tools for these skills; none when there are no skills, and none to run when there are no
-/// scripts.
+/// The tools for these skills; none without skills, and no `skill/run` without scripts.
 pub fn tools(skills: &[AgentSkill]) -> Vec<Arc<dyn Tool>> {
     if skills.is_empty() {
         return Vec::new();
@@ -72,30 +71,30 @@ enum Kind {
 
 impl Kind {
     fn spec(self) -> ToolSpec {
-        let skill = json!({"type": "string", "description": "The name of the skill."});
+        let skill = json!({"type": "string", "description": "Name of the skill."});
         let (name, about, properties, required) = match self {
             Self::Activate => (
                 "activate",
-                "Gives the instructions of a skill that the person installed, and the list of its files.",
+                "Returns the instructions of an installed skill and the list of its files.",
                 json!({"name": skill}),
                 json!(["name"]),
             ),
             Self::Read => (
                 "read",
-                "Reads a file of a skill, such as one in its references.",
+                "Reads a file of a skill, such as one in `references/`.",
                 json!({"name": skill, "path": {"type": "string",
-                    "description": "The file, as a path from the folder of the skill."}}),
+                    "description": "Path of the file, relative to the folder of the skill."}}),
                 json!(["name", "path"]),
             ),
             Self::Run => (
                 "run",
-                "Runs a script of a skill in the sandbox and gives what it printed.",
+                "Runs a script of a skill in the sandbox and returns its output.",
                 json!({
                     "name": skill,
-                    "script": {"type": "string", "description": "The script, such as scripts/check.py."},
+                    "script": {"type": "string", "description": "Path of the script, such as scripts/check.py."},
                     "arguments": {"type": "array", "items": {"type": "string"},
-                        "description": "Its arguments."},
-                    "input": {"type": "string", "description": "What it reads from standard input."},
+                        "description": "Arguments of the script."},
+                    "input": {"type": "string", "description": "Standard input of the script."},
                 }),
                 json!(["name", "script"]),
             ),
@@ -104,7 +103,7 @@ impl Kind {
         ToolSpec {
             name: format!("{}/{name}", ToolName::SKILL)
                 .parse()
-                .expect("the names of these tools are well formed, as a test shows"),
+                .expect("the names of these tools are valid, as a test verifies"),
             description: about.to_owned(),
             source: Source::AgentSkill,
             category: Category::External,
@@ -136,7 +135,7 @@ struct SkillTool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct SkillCall {
     name: String,
     path: Option<String>,
     script: Option<String>,
@@ -155,22 +154,22 @@ impl Tool for SkillTool {
         &'a self,
         arguments: Value,
         grounds: Grounds<'a>,
-    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
-        let given: Given = serde_json::from_value(arguments)
-            .map_err(|error| Unprepared::Arguments(error.to_string()))?;
+    ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
+        let given: SkillCall = serde_json::from_value(arguments)
+            .map_err(|error| PrepareError::Arguments(error.to_string()))?;
         let skill = self.find(&given.name)?;
         let file = given.path.as_ref().or(given.script.as_ref());
         let path = file.map(|path| path_of(path)).transpose()?;
         if self.kind == Kind::Run {
             if grounds.workspace.is_none() {
-                return Err(Unprepared::NoWorkspace);
+                return Err(PrepareError::NoWorkspace);
             }
             let is_script = path
                 .as_ref()
                 .is_some_and(|path| path.names().next() == Some(b"scripts"));
             if !is_script {
-                return Err(Unprepared::Arguments(
-                    "only what is in `scripts/` can be run".to_owned(),
+                return Err(PrepareError::Arguments(
+                    "only files in `scripts/` can be run".to_owned(),
                 ));
             }
         }
@@ -186,7 +185,7 @@ impl Tool for SkillTool {
 }
 
 impl SkillTool {
-    fn find(&self, name: &str) -> Result<&AgentSkill, Unprepared> {
+    fn find(&self, name: &str) -> Result<&AgentSkill, PrepareError> {
         let is_meant =
             |skill: &&AgentSkill| skill.name == name || skill.registered.to_string() == name;
         self.skills.iter().find(is_meant).ok_or_else(|| {
@@ -199,19 +198,19 @@ impl SkillTool {
                 .filter(|letter| !letter.is_control())
                 .take(80)
                 .collect();
-            Unprepared::Arguments(format!("there is no skill `{name}`{meant}"))
+            PrepareError::Arguments(format!("skill `{name}` does not exist{meant}"))
         })
     }
 }
 
-/// A path inside the folder of a skill. Nothing that leads out of it is one.
-fn path_of(given: &str) -> Result<TreePath, Unprepared> {
-    let outside = |why: &str| Unprepared::Outside {
+/// Parses a path inside the folder of a skill. Refuses paths that leave it.
+fn path_of(given: &str) -> Result<TreePath, PrepareError> {
+    let outside = |why: &str| PrepareError::Outside {
         path: given.chars().take(300).collect(),
         why: why.to_owned(),
     };
     if given.starts_with(['/', '~']) || given.split('/').any(|name| name == "..") {
-        return Err(outside("it leads out of the folder of the skill"));
+        return Err(outside("it is outside the folder of the skill"));
     }
     let names = given
         .split('/')
@@ -220,7 +219,7 @@ fn path_of(given: &str) -> Result<TreePath, Unprepared> {
     TreePath::from_bytes(names.join("/")).map_err(|error| outside(&error.to_string()))
 }
 
-/// A call that waits for permission.
+/// A prepared call.
 struct Ready<'a> {
     kind: Kind,
     skill: &'a AgentSkill,
@@ -230,7 +229,7 @@ struct Ready<'a> {
     timeout: Duration,
 }
 
-impl Prepared for Ready<'_> {
+impl PreparedCall for Ready<'_> {
     fn subjects(&self) -> Vec<Subject> {
         let what = match &self.path {
             Some(path) => format!("{}/{path}", self.skill.name),
@@ -255,12 +254,12 @@ impl Ready<'_> {
     fn activate(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {
         // The folder may have changed since it was found.
         let skill = AgentSkill::read(&self.skill.folder)
-            .map_err(|error| Failure::new(format!("the skill cannot be read any more: {error}")))?;
+            .map_err(|error| Failure::new(format!("the skill can no longer be read: {error}")))?;
         let end = skill.body.floor_char_boundary(INSTRUCTIONS);
         let is_cut = end < skill.body.len();
         call.output.text(&format!("Skill: {}\n", skill.name));
         if let Some(needs) = &skill.compatibility {
-            call.output.text(&format!("Needs: {needs}\n"));
+            call.output.text(&format!("Requirements: {needs}\n"));
         }
         for step in &skill.steps {
             call.output
@@ -271,12 +270,12 @@ impl Ready<'_> {
             .files()
             .map_err(|error| self.failed("listing its files", &error))?;
         if !files.is_empty() {
-            call.output.text("\nIts files:\n");
+            call.output.text("\nFiles:\n");
             for file in files {
                 call.output.text(&format!("- {file}\n"));
             }
         }
-        let note = is_cut.then(|| "The instructions are longer; the rest is left out.".to_owned());
+        let note = is_cut.then(|| "The instructions are truncated.".to_owned());
         Ok(Answer::written().noting(note))
     }
 
@@ -294,12 +293,11 @@ impl Ready<'_> {
         let (bytes, is_cut) =
             inside::read(opened, FILE).map_err(|error| self.failed("reading it", &error))?;
         if bytes.contains(&0) {
-            call.output.text("[a binary file; not shown]");
+            call.output.text("[binary file; not shown]");
             return Ok(Answer::written());
         }
         call.output.bytes(&bytes);
-        let note =
-            is_cut.then(|| format!("The file is longer than {FILE} bytes; the rest is left out."));
+        let note = is_cut.then(|| format!("The file is truncated after {FILE} bytes."));
         Ok(Answer::written().noting(note))
     }
 
@@ -311,7 +309,7 @@ impl Ready<'_> {
             .map_err(|error| self.failed("opening it", &error))?;
         let stat = root
             .stat(path)
-            .map_err(|error| self.failed("looking at it", &error))?;
+            .map_err(|error| self.failed("reading its metadata", &error))?;
         let mode = stat.and_then(|stat| stat.mode);
         if mode.map(FileMode::kind) != Some(FileKind::File) {
             return Err(self.missing(path));
@@ -336,10 +334,10 @@ impl Ready<'_> {
         };
         let workspace = call.workspace()?;
         let finished = exec(workspace, &command, Streams::Together, call)
-            .map_err(|error| Failure::from(error).touching(Touched::Anything))?;
+            .map_err(|error| Failure::from(error).touching(TouchedPaths::Anything))?;
         check_ending(&finished, self.timeout)?;
         Ok(Answer {
-            touched: Touched::Anything,
+            touched: TouchedPaths::Anything,
             ..Answer::written()
         })
     }
@@ -347,7 +345,7 @@ impl Ready<'_> {
     fn path(&self) -> Result<&TreePath, Failure> {
         self.path
             .as_ref()
-            .ok_or_else(|| Failure::new("a path in the skill is needed"))
+            .ok_or_else(|| Failure::new("a path in the skill is required"))
     }
 
     fn failed(&self, action: &str, error: &std::io::Error) -> Failure {
@@ -374,7 +372,7 @@ impl Ready<'_> {
     }
 }
 
-/// What starts a script: a program for its ending, or else the script itself.
+/// The command that runs a script: the interpreter for its extension, or else the script itself.
 fn interpreter(path: &TreePath, script: OsString) -> (OsString, Vec<OsString>) {
     let ending = path
         .as_path()

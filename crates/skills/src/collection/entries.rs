@@ -1,4 +1,4 @@
-//! The fields of the file of a skill, as they are written.
+//! The fields of a skill file, as written.
 
 use std::fmt;
 
@@ -11,36 +11,36 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-/// The file of a skill with its wrapper.
+/// A skill file with its wrapper.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wrapped {
+pub(super) struct WrappedDefinition {
     pub(super) cleveragents: Option<Header>,
-    /// The skill.
+    /// The definition of the skill.
     pub(super) skill: Definition,
 }
 
-/// The file of a skill.
+/// A skill file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = aliases)]
 pub(super) struct Definition {
     pub(super) cleveragents: Option<Header>,
-    /// What it is called: `namespace/name`.
+    /// Name: `namespace/name`.
     #[schemars(with = "String")]
     pub(super) name: Spanned<String>,
-    /// What it is for.
+    /// Purpose of the skill.
     #[schemars(with = "String")]
     pub(super) description: Spanned<String>,
     /// Tools, by name.
     #[serde(default)]
     #[schemars(with = "Vec<ToolForm>")]
     pub(super) tools: Vec<Spanned<ToolEntry>>,
-    /// Other skills, whose tools are taken over.
+    /// Other skills whose tools are included.
     #[serde(default)]
     #[schemars(with = "Vec<IncludeForm>")]
     pub(super) includes: Vec<Spanned<IncludeEntry>>,
-    /// Tools that stand in this file; the same fields as a file of a tool has, the name may be left out.
+    /// Tools defined in this file, with the same fields as a tool file; the name is optional.
     #[serde(
         default,
         alias = "anonymousTools",
@@ -52,11 +52,11 @@ pub(super) struct Definition {
     #[serde(default)]
     #[schemars(with = "Vec<GroupForm>")]
     pub(super) builtins: Vec<Spanned<GroupEntry>>,
-    /// Servers that speak the Model Context Protocol.
+    /// MCP servers.
     #[serde(default, alias = "mcpServers")]
     #[schemars(with = "ServersForm")]
     pub(super) mcp_servers: Servers,
-    /// Folders with a `SKILL.md`, or of such folders; seen from the folder of this file.
+    /// Folders with a `SKILL.md`, or parents of such folders, relative to the folder of this file.
     #[serde(
         default,
         alias = "agentSkills",
@@ -69,7 +69,7 @@ pub(super) struct Definition {
     pub(super) agent_skills: Vec<Spanned<String>>,
 }
 
-/// The other names of fields.
+/// Adds the aliases of fields.
 fn aliases(schema: &mut Schema) {
     if let Some(schema) = schema.as_object_mut() {
         yaml::add_aliases(
@@ -95,7 +95,7 @@ fn aliases(schema: &mut Schema) {
     }
 }
 
-/// Reads what may be a text or a map: the text stands for a map with nothing but a name.
+/// Deserializes a text or a map: the text stands for a map with only a name.
 struct Either<T> {
     expected: &'static str,
     named: fn(String) -> T,
@@ -117,13 +117,13 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
     }
 }
 
-/// A tool with what is said of it.
+/// A tool with its overrides.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToolMap {
-    /// The tool.
+    /// Name of the tool.
     pub(super) name: String,
-    /// What the skill says of it: it can only be stricter.
+    /// Overrides of the skill, which can only make the tool stricter.
     pub(super) r#override: Option<Override>,
 }
 
@@ -143,14 +143,14 @@ impl<'de> Deserialize<'de> for ToolEntry {
     }
 }
 
-/// A skill with what is said of its tools.
+/// An included skill with overrides of its tools.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = include_aliases)]
 pub(super) struct IncludeMap {
-    /// The skill.
+    /// Name of the skill.
     pub(super) name: String,
-    /// What this skill says of some of its tools.
+    /// Overrides for some of its tools.
     #[serde(default, alias = "toolOverrides")]
     #[schemars(with = "Vec<ToolOverride>")]
     pub(super) tool_overrides: Vec<Spanned<ToolOverride>>,
@@ -165,9 +165,9 @@ fn include_aliases(schema: &mut Schema) {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToolOverride {
-    /// The tool.
+    /// Name of the tool.
     pub(super) tool: String,
-    /// What is said of it: it can only be stricter.
+    /// Overrides, which can only make the tool stricter.
     pub(super) r#override: Override,
 }
 
@@ -213,8 +213,8 @@ pub(super) struct Servers(pub(super) Vec<(Option<String>, Spanned<Value>)>);
 
 impl<'de> Deserialize<'de> for Servers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Both;
-        impl<'de> Visitor<'de> for Both {
+        struct ListOrMap;
+        impl<'de> Visitor<'de> for ListOrMap {
             type Value = Servers;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -237,15 +237,15 @@ impl<'de> Deserialize<'de> for Servers {
                 Ok(Servers(servers))
             }
         }
-        deserializer.deserialize_any(Both)
+        deserializer.deserialize_any(ListOrMap)
     }
 }
 
-/// Both forms of each, for the schema.
+/// Both forms of each entry, for the schema.
 mod forms {
     #![expect(
         dead_code,
-        reason = "the two forms exist in the schema; both are read as one"
+        reason = "the two forms exist in the schema; both are parsed into one type"
     )]
 
     use std::collections::BTreeMap;

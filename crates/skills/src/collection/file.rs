@@ -1,24 +1,22 @@
-//! Reading a skill from YAML. Nothing that it refers to is looked at here.
+//! Parses a skill from YAML. References are not resolved here.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cleveragents_domain::yaml::{self, Expand, Fault, Variables};
-use cleveragents_domain::{Name, nearest};
+use cleveragents_domain::{DefinitionFault, DefinitionFileError, DefinitionKind, Name, nearest};
 use cleveragents_tools::custom::{CustomTool, Inline};
-use cleveragents_tools::{
-    About, CapabilityChange, Category, Complaint, FileError, Tool as _, ToolName,
-};
+use cleveragents_tools::{CapabilityChange, Category, Tool as _, ToolName};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::entries::{Definition, GroupMap, IncludeMap, Servers, ToolMap, Wrapped};
+use super::entries::{Definition, GroupMap, IncludeMap, Servers, ToolMap, WrappedDefinition};
 use super::{Include, Place, Server, Skill, Use};
 
-/// The largest file of a skill.
-const LARGEST: usize = 1 << 20;
+/// Maximum size of a skill file, in bytes.
+const MAX_FILE_SIZE: usize = 1 << 20;
 
-/// The groups of built-in tools, and the other names of each.
+/// Groups of built-in tools, with their aliases.
 const GROUPS: [(Category, &[&str]); 5] = [
     (
         Category::FileOperations,
@@ -33,30 +31,34 @@ const GROUPS: [(Category, &[&str]); 5] = [
     (Category::Conversation, &["conversation"]),
 ];
 
-/// Reads a skill from the text of its file. `variables` gives the values of `${NAME}`; those of
-/// servers are left as they are, since they may be secrets.
-pub fn read(text: &str, file: &Path, variables: Variables<'_>) -> Result<Skill, FileError> {
+/// Reads a skill from the text of its file. `variables` returns the values of `${NAME}`; those of
+/// servers are not replaced, since they may be secrets.
+pub fn read(
+    text: &str,
+    file: &Path,
+    variables: Variables<'_>,
+) -> Result<Skill, DefinitionFileError> {
     read_definition(text)
         .and_then(|definition| definition.finish(&Expand { text, variables }, file))
-        .map_err(|complaint| complaint.in_file(file, About::Skill))
+        .map_err(|complaint| complaint.in_file(file, DefinitionKind::Skill, text))
 }
 
-fn read_definition(text: &str) -> Result<Definition, Complaint> {
-    if text.len() > LARGEST {
-        let message = format!("the file is larger than {LARGEST} bytes");
+fn read_definition(text: &str) -> Result<Definition, DefinitionFault> {
+    if text.len() > MAX_FILE_SIZE {
+        let message = format!("the file is larger than {MAX_FILE_SIZE} bytes");
         return Err(Fault::new(message)
             .fixed_by("split it into several skills, and include them")
             .into());
     }
     let probe: Value = yaml::read(text)?;
     let Some(top) = probe.as_object() else {
-        let message = "the file does not hold a map with `name`, `description` and the other fields of a skill";
+        let message = "the file does not contain a map with `name`, `description` and the other fields of a skill";
         return Err(Fault::new(message)
-            .fixed_by("write `name: …`, `description: …` and `tools: […]`, one a line")
+            .fixed_by("write `name: …`, `description: …` and `tools: […]`, each on its own line")
             .into());
     };
     let (header, mut definition) = if top.contains_key("skill") {
-        let wrapped: Wrapped = yaml::read(text)?;
+        let wrapped: WrappedDefinition = yaml::read(text)?;
         (wrapped.cleveragents, wrapped.skill)
     } else {
         (None, yaml::read::<Definition>(text)?)
@@ -71,23 +73,23 @@ fn place<T>(of: &Spanned<T>) -> Place {
 }
 
 impl Definition {
-    fn finish(mut self, expand: &Expand<'_>, file: &Path) -> Result<Skill, Complaint> {
+    fn finish(mut self, expand: &Expand<'_>, file: &Path) -> Result<Skill, DefinitionFault> {
         expand.text(&mut self.name.value)?;
         expand.text(&mut self.description.value)?;
         let name = skill_name(&self.name)?;
         name.require_free_namespace().map_err(|error| {
-            Complaint::rule(
+            DefinitionFault::rule(
                 Fault::at(&self.name, error.to_string()),
                 "choose another namespace, such as `local/`",
             )
         })?;
         if self.description.value.trim().is_empty() {
-            return Err(Complaint::rule(
+            return Err(DefinitionFault::rule(
                 Fault::at(&self.description, "the description is empty"),
-                "say in a sentence what the skill is for",
+                "describe in one sentence what the skill is for",
             ));
         }
-        let whole = Fault::at(&self.name, "the skill holds nothing");
+        let whole = Fault::at(&self.name, "the skill is empty");
         let skill = Skill {
             description: self.description.value,
             includes: each(self.includes, |entry| include(entry.0, expand))?,
@@ -105,11 +107,11 @@ impl Definition {
                 .map(|mut entry| {
                     expand.text(&mut entry.value)?;
                     let folder = file.parent().unwrap_or_else(|| Path::new(""));
-                    // Without any `.` in between.
+                    // Removes `.` components.
                     let path = folder.join(&entry.value).components().collect();
                     Ok((path, place(&entry)))
                 })
-                .collect::<Result<_, Complaint>>()?,
+                .collect::<Result<_, DefinitionFault>>()?,
             file: file.to_owned(),
             name,
         };
@@ -122,7 +124,7 @@ impl Definition {
             skill.folders.len(),
         ];
         if counts.iter().all(|count| *count == 0) {
-            return Err(Complaint::rule(
+            return Err(DefinitionFault::rule(
                 whole,
                 "add `tools`, `includes`, `builtins`, `anonymous_tools`, `mcp_servers` or `agent_skills`",
             ));
@@ -131,11 +133,11 @@ impl Definition {
     }
 }
 
-/// Turns every entry of a list, and places complaints that have no place.
-fn each<E, T: Placed>(
+/// Converts every entry of a list, and adds the position to errors that have none.
+fn each<E, T: WithPlace>(
     entries: Vec<Spanned<E>>,
-    turn: impl Fn(E) -> Result<T, Complaint>,
-) -> Result<Vec<T>, Complaint> {
+    turn: impl Fn(E) -> Result<T, DefinitionFault>,
+) -> Result<Vec<T>, DefinitionFault> {
     let turned = entries.into_iter().map(|entry| {
         let place = place(&entry);
         let turned = turn(entry.value).map_err(|complaint| complaint.placed(place))?;
@@ -144,26 +146,26 @@ fn each<E, T: Placed>(
     turned.collect()
 }
 
-/// What knows where it stands.
-trait Placed {
+/// A value that knows its position.
+trait WithPlace {
     fn placed(self, place: Place) -> Self;
 }
 
-impl Placed for Use {
+impl WithPlace for Use {
     fn placed(self, place: Place) -> Self {
         Self { place, ..self }
     }
 }
 
-impl Placed for Include {
+impl WithPlace for Include {
     fn placed(self, place: Place) -> Self {
         Self { place, ..self }
     }
 }
 
-fn skill_name(text: &Spanned<String>) -> Result<Name, Complaint> {
+fn skill_name(text: &Spanned<String>) -> Result<Name, DefinitionFault> {
     let fix = "write `namespace/name`, such as `local/files`";
-    let wrong = |message: String| Complaint::rule(Fault::at(text, message), fix);
+    let wrong = |message: String| DefinitionFault::rule(Fault::at(text, message), fix);
     let name: Name = text
         .value
         .parse()
@@ -177,10 +179,10 @@ fn skill_name(text: &Spanned<String>) -> Result<Name, Complaint> {
     Ok(name)
 }
 
-fn tool_name(text: &str) -> Result<ToolName, Complaint> {
+fn tool_name(text: &str) -> Result<ToolName, DefinitionFault> {
     text.parse().map(|name: ToolName| name.canonical()).map_err(
         |error: cleveragents_tools::ToolNameError| {
-            Complaint::rule(
+            DefinitionFault::rule(
                 Fault::new(error.to_string()),
                 "write the name of a tool, such as `builtin/file-read`",
             )
@@ -188,7 +190,7 @@ fn tool_name(text: &str) -> Result<ToolName, Complaint> {
     )
 }
 
-fn named(mut entry: ToolMap, expand: &Expand<'_>) -> Result<Use, Complaint> {
+fn named(mut entry: ToolMap, expand: &Expand<'_>) -> Result<Use, DefinitionFault> {
     expand.text(&mut entry.name)?;
     let change = entry
         .r#override
@@ -201,13 +203,13 @@ fn named(mut entry: ToolMap, expand: &Expand<'_>) -> Result<Use, Complaint> {
     })
 }
 
-fn include(mut entry: IncludeMap, expand: &Expand<'_>) -> Result<Include, Complaint> {
+fn include(mut entry: IncludeMap, expand: &Expand<'_>) -> Result<Include, DefinitionFault> {
     expand.text(&mut entry.name)?;
     let skill = entry
         .name
         .parse()
         .map_err(|error: cleveragents_domain::NameError| {
-            Complaint::rule(
+            DefinitionFault::rule(
                 Fault::new(error.to_string()),
                 "write the name of a skill, such as `local/files`",
             )
@@ -230,7 +232,7 @@ fn include(mut entry: IncludeMap, expand: &Expand<'_>) -> Result<Include, Compla
 fn group(
     entry: Spanned<super::entries::GroupEntry>,
     expand: &Expand<'_>,
-) -> Result<(Category, Place), Complaint> {
+) -> Result<(Category, Place), DefinitionFault> {
     let place = place(&entry);
     let GroupMap { mut group } = entry.value.0;
     expand.text(&mut group)?;
@@ -245,8 +247,8 @@ fn group(
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("write one of {}", names.collect::<Vec<_>>().join(", ")),
             };
-            let fault = Fault::new(format!("there is no group `{group}` of built-in tools"));
-            Complaint::rule(fault, fix).placed(place)
+            let fault = Fault::new(format!("group `{group}` of built-in tools does not exist"));
+            DefinitionFault::rule(fault, fix).placed(place)
         })
 }
 
@@ -255,7 +257,7 @@ fn anonymous(
     skill: &Name,
     expand: &Expand<'_>,
     file: &Path,
-) -> Result<Vec<Arc<CustomTool>>, Complaint> {
+) -> Result<Vec<Arc<CustomTool>>, DefinitionFault> {
     let mut tools: Vec<Arc<CustomTool>> = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
         let derived = format!("{}/{}-{}", skill.namespace(), skill.name(), index + 1);
@@ -264,24 +266,24 @@ fn anonymous(
         let name = &tool.spec().name;
         if tools.iter().any(|other| other.spec().name == *name) {
             let fault = Fault::new(format!("there are two tools named `{name}` in this skill"));
-            return Err(Complaint::rule(fault, "rename one of them").placed(place));
+            return Err(DefinitionFault::rule(fault, "rename one of them").placed(place));
         }
         tools.push(Arc::new(tool));
     }
     Ok(tools)
 }
 
-fn servers(entries: Servers) -> Result<Vec<Server>, Complaint> {
+fn servers(entries: Servers) -> Result<Vec<Server>, DefinitionFault> {
     let mut servers: Vec<Server> = Vec::new();
     for (name, entry) in entries.0 {
         let place = place(&entry);
         let wrong = |message: String, fix: &str| {
-            Err(Complaint::rule(Fault::new(message), fix).placed(place))
+            Err(DefinitionFault::rule(Fault::new(message), fix).placed(place))
         };
         let Value::Object(mut definition) = entry.value else {
             return wrong(
                 "a server is not a map".to_owned(),
-                "write `name: …` and `command: …` or `url: …`, one a line",
+                "write `name: …` and `command: …` or `url: …`, each on its own line",
             );
         };
         if let Some(name) = name {
@@ -302,7 +304,10 @@ fn servers(entries: Servers) -> Result<Vec<Server>, Complaint> {
         }
         if !definition.contains_key("command") && !definition.contains_key("url") {
             let message = format!("the server `{name}` has neither a `command` nor a `url`");
-            return wrong(message, "say how it is started, or where it is");
+            return wrong(
+                message,
+                "add `command` to start it, or `url` to connect to it",
+            );
         }
         servers.push(Server {
             name,
@@ -314,7 +319,7 @@ fn servers(entries: Servers) -> Result<Vec<Server>, Complaint> {
 }
 
 impl Use {
-    /// Whether it says more of the tool than the tool itself.
+    /// Whether it overrides anything of the tool.
     pub fn has_override(&self) -> bool {
         self.change != CapabilityChange::default()
     }

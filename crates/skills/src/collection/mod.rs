@@ -1,4 +1,4 @@
-//! Our own form of skills: a YAML file that puts tools together.
+//! Our own skill format: a YAML file that combines tools.
 
 mod entries;
 mod file;
@@ -15,61 +15,61 @@ use serde_json::Value;
 pub use file::read;
 pub use schema::schema;
 
-/// Line and column in the file of a skill, from 1.
+/// Line and column in a skill file, from 1.
 pub type Place = (u64, u64);
 
-/// A skill as its file says it; what it refers to is looked up by [`flatten`](crate::flatten).
+/// A parsed skill; [`flatten`](crate::flatten) resolves its references.
 #[derive(Debug, Clone)]
 pub struct Skill {
-    /// What it is called.
+    /// Name of the skill.
     pub name: Name,
-    /// What it is for.
+    /// Purpose of the skill.
     pub description: String,
-    /// The skills whose tools it takes over.
+    /// Skills whose tools are included.
     pub includes: Vec<Include>,
-    /// The tools that it names.
+    /// Named tools.
     pub tools: Vec<Use>,
-    /// The groups of built-in tools that it takes as a whole.
+    /// Whole groups of built-in tools.
     pub groups: Vec<(Category, Place)>,
-    /// The tools that stand in its own file.
+    /// Tools defined in its file.
     pub anonymous: Vec<Arc<CustomTool>>,
-    /// The servers whose tools it takes.
+    /// Servers whose tools are included.
     pub servers: Vec<Server>,
-    /// The folders of agent skills.
+    /// Folders of agent skills.
     pub folders: Vec<(PathBuf, Place)>,
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
 }
 
-/// A tool that a skill names.
+/// A tool named by a skill.
 #[derive(Debug, Clone)]
 pub struct Use {
-    /// The tool.
+    /// Name of the tool.
     pub tool: ToolName,
-    /// What the skill says of it beyond what it says itself.
+    /// Overrides of the skill.
     pub change: CapabilityChange,
-    /// Where that stands.
+    /// Position in the file.
     pub place: Place,
 }
 
-/// A skill that another takes over.
+/// A skill included by another.
 #[derive(Debug, Clone)]
 pub struct Include {
-    /// The skill.
+    /// Name of the skill.
     pub skill: Name,
-    /// What is said of some of its tools.
+    /// Overrides for some of its tools.
     pub overrides: Vec<Use>,
-    /// Where that stands.
+    /// Position in the file.
     pub place: Place,
 }
 
-/// A server that a skill names, as it is written: variables are not in it yet, so no secret is.
+/// A server named by a skill, as written: variables are not replaced yet, so it contains no secret.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
-    /// What it is called.
+    /// Name of the server.
     pub name: String,
-    /// Its definition.
+    /// Definition of the server.
     pub definition: Value,
-    /// Where that stands.
+    /// Position in the file.
     pub place: Place,
 }

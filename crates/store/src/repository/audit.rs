@@ -1,5 +1,5 @@
-//! The account of who did what, written by the unit of work that did it. Each entry carries the hash of the one
-//! before; nothing is ever changed or removed, which the database sees to.
+//! The audit log: who did what, written by the unit of work that did it. Each entry carries the hash of the previous
+//! one; database triggers prevent changing or removing entries.
 
 use cleveragents_domain::{AUDIT_BEGINNING, AuditEntry, AuditEntryId, NewAuditEntry, Timestamp};
 
@@ -8,41 +8,41 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// How many entries are read at a time to verify the chain.
+/// Number of entries read at a time to verify the chain.
 const PAGE: u64 = 1_000;
 
-/// Which entries to list.
+/// Filter for listing audit entries.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// Only of this kind.
+    /// Only entries of this kind.
     pub kind: Option<String>,
-    /// Only by this caller.
+    /// Only entries by this caller.
     pub identity: Option<String>,
-    /// Only about this.
+    /// Only entries about this subject.
     pub subject: Option<String>,
-    /// Only from this moment on.
+    /// Only entries from this time on.
     pub since: Option<Timestamp>,
     /// Only entries with a smaller number.
     pub before: Option<u64>,
-    /// At most so many.
+    /// Maximum number of entries.
     pub limit: u64,
 }
 
-/// What verifying the chain found.
+/// Result of verifying the hash chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Every entry is as it was written.
     Whole {
-        /// How many there are.
+        /// Number of entries.
         count: u64,
-        /// The hash of the last one.
+        /// Hash of the last entry.
         head: String,
     },
-    /// From this number on the chain does not hold.
+    /// The chain is broken from this entry on.
     Broken {
-        /// The first entry that is not as it was written, or missing.
+        /// Number of the first entry that is missing or was changed.
         number: u64,
-        /// What is wrong.
+        /// Description of the problem.
         reason: &'static str,
     },
 }
@@ -68,7 +68,7 @@ fn read(mut row: Row) -> Result<AuditEntry, Error> {
     })
 }
 
-/// Writes an entry at the end of the chain.
+/// Appends an entry to the chain.
 pub fn record(unit: &mut UnitOfWork<'_>, entry: NewAuditEntry) -> Result<AuditEntry, Error> {
     // The update comes first: it locks the head until the transaction ends, on both databases.
     unit.execute(
@@ -117,7 +117,7 @@ pub fn record(unit: &mut UnitOfWork<'_>, entry: NewAuditEntry) -> Result<AuditEn
     Ok(entry)
 }
 
-/// Entries that match, the newest first.
+/// Lists matching entries, newest first.
 pub fn list(reader: &mut dyn Reader, filter: &AuditFilter) -> Result<Vec<AuditEntry>, Error> {
     reader
         .query(
@@ -142,7 +142,7 @@ pub fn list(reader: &mut dyn Reader, filter: &AuditFilter) -> Result<Vec<AuditEn
         .collect()
 }
 
-/// Walks the whole chain.
+/// Verifies the whole chain.
 pub fn verify(reader: &mut dyn Reader) -> Result<Verdict, Error> {
     let (mut number, mut hash) = (0_u64, AUDIT_BEGINNING.to_owned());
     loop {

@@ -1,4 +1,4 @@
-//! Blobs: large content under the name of its hash, compressed, kept while something refers to it.
+//! Blobs: large content stored under its hash, compressed, kept while something refers to it.
 
 use std::borrow::Cow;
 
@@ -8,23 +8,23 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::params;
 
-/// Content below this size is not worth compressing.
+/// Minimum size in bytes at which content is compressed.
 const COMPRESSION_MINIMUM: usize = 256;
 const COMPRESSION_LEVEL: i32 = 3;
 
-/// Content that nothing refers to is kept this long, so that a unit of work that is about to refer
-/// to it finds it.
+/// Minimum age in seconds before unreferenced content is removed, so that a unit of work that is
+/// about to refer to it still finds it.
 const GRACE_SECONDS: i64 = 3600;
 
-/// Nothing refers to it and its grace is over.
+/// Condition for content without references whose grace period is over.
 const UNREFERENCED: &str = " FROM blobs WHERE created_at < ?1 \
      AND NOT EXISTS (SELECT 1 FROM tool_invocations WHERE output_hash = blobs.hash OR log_hash = blobs.hash) \
      AND NOT EXISTS (SELECT 1 FROM validation_results WHERE output_hash = blobs.hash) \
      AND NOT EXISTS (SELECT 1 FROM change_entries WHERE before_hash = blobs.hash OR after_hash = blobs.hash)";
 
-/// Stores content, once, and gives its name.
+/// Stores content once and returns its hash.
 pub fn put(unit: &mut UnitOfWork<'_>, content: &[u8]) -> Result<ContentHash, Error> {
-    let hash = ContentHash::of(content);
+    let hash = ContentHash::of_bytes(content);
     let packed = (content.len() >= COMPRESSION_MINIMUM)
         .then(|| zstd::bulk::compress(content, COMPRESSION_LEVEL))
         .transpose()
@@ -35,7 +35,7 @@ pub fn put(unit: &mut UnitOfWork<'_>, content: &[u8]) -> Result<ContentHash, Err
         None => ("raw", Cow::Borrowed(content)),
     };
     let now = unit.now();
-    // Content that is there already gets its grace anew.
+    // Content that already exists starts a new grace period.
     unit.execute(
         "INSERT INTO blobs (hash, size, encoding, content, created_at) VALUES (?1, ?2, ?3, ?4, ?5) \
          ON CONFLICT (hash) DO UPDATE SET created_at = excluded.created_at",
@@ -44,7 +44,7 @@ pub fn put(unit: &mut UnitOfWork<'_>, content: &[u8]) -> Result<ContentHash, Err
     Ok(hash)
 }
 
-/// The content with a hash, checked against it. `None` when it is not stored.
+/// Returns the content with this hash, verified against it. `None` when it is not stored.
 pub fn get(reader: &mut dyn Reader, hash: ContentHash) -> Result<Option<Vec<u8>>, Error> {
     let found = reader.query_first(
         "SELECT size, encoding, content FROM blobs WHERE hash = ?1",
@@ -66,13 +66,13 @@ pub fn get(reader: &mut dyn Reader, hash: ContentHash) -> Result<Option<Vec<u8>>
     } else {
         stored
     };
-    if ContentHash::of(&content) != hash {
+    if ContentHash::of_bytes(&content) != hash {
         return Err(altered());
     }
     Ok(Some(content))
 }
 
-/// How much content nothing refers to: number and stored bytes.
+/// Number and stored bytes of content without references.
 pub fn unreferenced(reader: &mut dyn Reader, now: Timestamp) -> Result<(u64, u64), Error> {
     let before = now.plus_seconds(-GRACE_SECONDS);
     let sql =
@@ -83,7 +83,7 @@ pub fn unreferenced(reader: &mut dyn Reader, now: Timestamp) -> Result<(u64, u64
     Ok((row.take()?, row.take()?))
 }
 
-/// Removes content that nothing refers to and says how many pieces.
+/// Removes content without references and returns the number of blobs removed.
 pub fn collect(unit: &mut UnitOfWork<'_>) -> Result<u64, Error> {
     let before = unit.now().plus_seconds(-GRACE_SECONDS);
     unit.execute(&format!("DELETE{UNREFERENCED}"), params![before])

@@ -1,7 +1,7 @@
-//! Budgets: what was spent in a scope and what running calls have reserved.
+//! Budgets: the amount spent in a scope, and the amounts reserved by running calls.
 //!
-//! Reserving is one conditional statement, so calls of any number of threads, processes and machines
-//! never go beyond a limit together.
+//! Reserving is one conditional statement, so calls of any number of threads, processes and machines together never
+//! exceed a limit.
 
 use cleveragents_domain::{MicroUsd, Owner, ToolInvocationId};
 use serde_json::json;
@@ -11,27 +11,27 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::params;
 
-/// What a scope has used.
+/// Amounts used in a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Used {
-    /// Paid.
+pub struct ScopeUsage {
+    /// Amount already spent.
     pub spent: MicroUsd,
-    /// Held for calls that run.
+    /// Amount held for running calls.
     pub reserved: MicroUsd,
 }
 
 /// One reservation in one scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reserved {
-    /// Its name.
+pub struct StoredReservation {
+    /// Call that made the reservation.
     pub id: ToolInvocationId,
-    /// How much.
+    /// Reserved amount.
     pub amount: MicroUsd,
-    /// Who holds it.
+    /// Owner that holds the reservation.
     pub owner: Owner,
 }
 
-/// Reserves an amount. `false` when it would go beyond the limit.
+/// Reserves an amount. Returns `false` when that would exceed the limit.
 pub fn reserve(
     unit: &mut UnitOfWork<'_>,
     id: ToolInvocationId,
@@ -62,8 +62,8 @@ pub fn reserve(
     Ok(true)
 }
 
-/// Turns a reservation into what was spent. `false` when it is not there any more.
-pub fn settle(
+/// Turns a reservation into spending. Returns `false` when the reservation no longer exists.
+pub fn spend_reserved(
     unit: &mut UnitOfWork<'_>,
     id: ToolInvocationId,
     scope: &str,
@@ -91,23 +91,23 @@ pub fn settle(
     Ok(true)
 }
 
-/// What a scope has used.
-pub fn used(reader: &mut dyn Reader, scope: &str) -> Result<Used, Error> {
+/// Amounts used in a scope.
+pub fn used(reader: &mut dyn Reader, scope: &str) -> Result<ScopeUsage, Error> {
     let found = reader.query_first(
         "SELECT spent, reserved FROM budgets WHERE scope = ?1",
         params![scope],
     )?;
     let Some(mut row) = found else {
-        return Ok(Used::default());
+        return Ok(ScopeUsage::default());
     };
-    Ok(Used {
+    Ok(ScopeUsage {
         spent: MicroUsd(row.take()?),
         reserved: MicroUsd(row.take()?),
     })
 }
 
-/// The reservations of a scope.
-pub fn reservations(reader: &mut dyn Reader, scope: &str) -> Result<Vec<Reserved>, Error> {
+/// Reservations in a scope.
+pub fn reservations(reader: &mut dyn Reader, scope: &str) -> Result<Vec<StoredReservation>, Error> {
     reader
         .query(
             "SELECT reservation_id, amount, owner FROM reservations WHERE scope = ?1",
@@ -115,7 +115,7 @@ pub fn reservations(reader: &mut dyn Reader, scope: &str) -> Result<Vec<Reserved
         )?
         .into_iter()
         .map(|mut row| {
-            Ok(Reserved {
+            Ok(StoredReservation {
                 id: row.take()?,
                 amount: MicroUsd(row.take()?),
                 owner: stored_json("the owner of a reservation", &row.take::<String>()?)?,

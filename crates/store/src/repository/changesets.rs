@@ -1,7 +1,7 @@
 //! Changesets and their entries.
 //!
-//! An entry gets its number from the changeset's row, in the statement that also checks that the
-//! changeset is open. A closed changeset thus cannot grow and a number cannot be given twice.
+//! An entry gets its number from the changeset's row, in the same statement that checks that the
+//! changeset is open. A closed changeset thus cannot grow, and no number is assigned twice.
 
 use cleveragents_domain::{
     ChangeEntry, Changeset, ChangesetId, ContentHash, EntryNumber, EventKind, FileMode, FileState,
@@ -29,7 +29,7 @@ fn read(mut row: Row) -> Result<Changeset, Error> {
     })
 }
 
-/// Stores a new, empty, open changeset, of a plan or of a sandbox made by hand.
+/// Stores a new, empty, open changeset of a plan, or of a manually created sandbox.
 pub fn open(unit: &mut UnitOfWork<'_>, id: ChangesetId, plan: Option<PlanId>) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -44,12 +44,12 @@ pub fn open(unit: &mut UnitOfWork<'_>, id: ChangesetId, plan: Option<PlanId>) ->
     Ok(())
 }
 
-/// Events of a changeset are about its plan when it has one.
+/// Event subject of a changeset: its plan, when it has one.
 fn subject(id: ChangesetId, plan: Option<PlanId>) -> String {
     plan.map_or_else(|| id.to_string(), |plan| plan.to_string())
 }
 
-/// The changeset with an id.
+/// Returns the changeset with this id.
 pub fn get(reader: &mut dyn Reader, id: ChangesetId) -> Result<Option<Changeset>, Error> {
     reader
         .query_first(
@@ -64,7 +64,7 @@ pub fn get(reader: &mut dyn Reader, id: ChangesetId) -> Result<Option<Changeset>
         .transpose()
 }
 
-/// The changesets of a plan, oldest first.
+/// Changesets of a plan, oldest first.
 pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Changeset>, Error> {
     reader
         .query(
@@ -80,7 +80,7 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Changeset>, 
         .collect()
 }
 
-/// Adds an entry to an open changeset. `None` when the changeset is closed or does not exist.
+/// Appends an entry to an open changeset. `None` when the changeset is closed or does not exist.
 pub fn record(
     unit: &mut UnitOfWork<'_>,
     id: ChangesetId,
@@ -128,7 +128,7 @@ pub fn record(
     Ok(Some(EntryNumber(number)))
 }
 
-/// Closes an open changeset. `None` when it is closed already or does not exist.
+/// Closes an open changeset. `None` when it is already closed or does not exist.
 pub fn close(unit: &mut UnitOfWork<'_>, id: ChangesetId) -> Result<Option<Changeset>, Error> {
     let now = unit.now();
     let closed = unit.execute_returning(
@@ -174,7 +174,8 @@ fn read_content(row: &mut Row) -> Result<Option<(ContentHash, u64)>, Error> {
     Ok(hash.zip(row.take()?))
 }
 
-/// Entries from before modes were kept have none; they were of ordinary files.
+/// Reads a file state. Entries written before file modes were recorded have none; they were regular
+/// files.
 fn read_state(
     row: &mut Row,
     content: Option<(ContentHash, u64)>,

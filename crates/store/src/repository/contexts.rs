@@ -1,4 +1,4 @@
-//! Contexts of actors: conversations with a name, which runs of actors go on with.
+//! Actor contexts: named conversations that runs of actors continue.
 
 use cleveragents_domain::{SessionId, Timestamp};
 
@@ -6,18 +6,18 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// A context.
+/// A named conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
-    /// Its name.
+    /// Unique name.
     pub name: String,
-    /// The conversation that holds its messages.
+    /// Session that holds its messages.
     pub session: SessionId,
-    /// How many messages it holds.
+    /// Number of messages.
     pub messages: u64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
@@ -31,12 +31,12 @@ fn read(mut row: Row) -> Result<Context, Error> {
     })
 }
 
-/// What a conversation of a context belongs to.
+/// Owner recorded on the session of a context.
 pub fn owner(name: &str) -> String {
     format!("context {name}")
 }
 
-/// Gives a name to a conversation. `false` when another one has it.
+/// Gives a name to a session. Returns `false` when another one has it.
 pub fn insert(unit: &mut UnitOfWork<'_>, name: &str, session: SessionId) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -58,7 +58,7 @@ macro_rules! select {
     };
 }
 
-/// One context.
+/// Returns the context with this name.
 pub fn get(reader: &mut dyn Reader, name: &str) -> Result<Option<Context>, Error> {
     reader
         .query_first(select!("WHERE context.name = ?1"), params![name])?
@@ -66,7 +66,7 @@ pub fn get(reader: &mut dyn Reader, name: &str) -> Result<Option<Context>, Error
         .transpose()
 }
 
-/// Every context, by name.
+/// All contexts, by name.
 pub fn list(reader: &mut dyn Reader) -> Result<Vec<Context>, Error> {
     reader
         .query(select!("ORDER BY context.name"), &[])?

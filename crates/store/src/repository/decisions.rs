@@ -1,4 +1,4 @@
-//! Decisions of plans, and which had a share in which.
+//! Decisions of plans and their influences: which decisions contributed to which.
 
 use std::collections::HashMap;
 
@@ -60,7 +60,7 @@ fn read(mut row: Row) -> Result<Decision, Error> {
     })
 }
 
-/// Stores a decision as the next one of its plan.
+/// Stores a decision as the next one of its plan and returns its number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -115,7 +115,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewDecision) -> Res
     Ok(sequence)
 }
 
-/// Every decision of a plan in the order in which they were made, with what had a share in each.
+/// All decisions of a plan in the order in which they were made, each with its influences.
 pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Decision>, Error> {
     let mut found = reader
         .query(
@@ -149,7 +149,7 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Decision>, E
     Ok(found)
 }
 
-/// Decisions whose id begins so.
+/// Decisions whose id starts with `prefix`.
 pub fn with_prefix(
     reader: &mut dyn Reader,
     prefix: &str,
@@ -171,7 +171,7 @@ pub fn with_prefix(
         .collect()
 }
 
-/// Says that decisions of a plan do not hold any more, since another one took their place.
+/// Marks decisions of a plan as superseded by another one.
 pub fn supersede(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,

@@ -1,5 +1,9 @@
-//! Actors, skills, servers of tools, actions and automation profiles as their files define them.
+//! Definitions of every kind as their files hold them.
+//!
+//! Tools and validations share one space of names, and with it a table of their own (`tools`); all other kinds are in
+//! `definitions`, where each kind has its names.
 
+pub use cleveragents_domain::DefinitionKind;
 use cleveragents_domain::{EventKind, NewEvent, Timestamp};
 use serde_json::json;
 
@@ -7,50 +11,38 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// What a definition defines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DefinitionKind {
-    /// An actor.
-    Actor,
-    /// A skill.
-    Skill,
-    /// A server that speaks the Model Context Protocol.
-    McpServer,
-    /// An action: the template of plans.
-    Action,
-    /// An automation profile.
-    AutomationProfile,
+/// Whether definitions of a kind are in the table `tools`.
+const fn is_tool(kind: DefinitionKind) -> bool {
+    matches!(kind, DefinitionKind::Tool | DefinitionKind::Validation)
 }
 
-impl DefinitionKind {
-    /// The kind as stored.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Actor => "actor",
-            Self::Skill => "skill",
-            Self::McpServer => "mcp_server",
-            Self::Action => "action",
-            Self::AutomationProfile => "automation_profile",
+/// A statement on the table of a kind.
+macro_rules! on_table {
+    ($kind:expr, $before:literal, $after:literal) => {
+        if is_tool($kind) {
+            concat!($before, " tools ", $after)
+        } else {
+            concat!($before, " definitions ", $after)
         }
-    }
+    };
 }
 
 /// A registered definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDefinition {
-    /// Its name.
+    /// Name, unique within its kind.
     pub name: String,
-    /// Its text, as the file held it.
+    /// Text of the file.
     pub definition: String,
-    /// Where the file was.
+    /// Path of the file.
     pub source: String,
-    /// How often it was registered.
+    /// Number of times it was registered.
     pub version: u64,
-    /// When it was registered first.
+    /// Time of the first registration.
     pub created_at: Timestamp,
-    /// When it was registered last.
+    /// Time of the latest registration.
     pub updated_at: Timestamp,
-    /// Since when it is out of use.
+    /// Time at which it was archived, if it is.
     pub archived_at: Option<Timestamp>,
 }
 
@@ -66,7 +58,7 @@ fn read(mut row: Row) -> Result<StoredDefinition, Error> {
     })
 }
 
-/// Registers a definition. `false` when there is one of that kind and name already.
+/// Registers a definition. `false` when the name is taken.
 pub fn insert(
     unit: &mut UnitOfWork<'_>,
     kind: DefinitionKind,
@@ -75,18 +67,21 @@ pub fn insert(
     source: &str,
 ) -> Result<bool, Error> {
     let now = unit.now();
-    let touched = unit.execute(
+    let sql = if is_tool(kind) {
+        "INSERT INTO tools (kind, name, definition, source, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT (name) DO NOTHING"
+    } else {
         "INSERT INTO definitions (kind, name, definition, source, created_at, updated_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT (kind, name) DO NOTHING",
-        params![kind.as_str(), name, definition, source, now],
-    )?;
+         VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT (kind, name) DO NOTHING"
+    };
+    let touched = unit.execute(sql, params![kind.as_str(), name, definition, source, now])?;
     if touched > 0 {
         announce(unit, EventKind::DefinitionRegistered, kind, name);
     }
     Ok(touched > 0)
 }
 
-/// Registers a definition again. `false` when there is none of that kind and name.
+/// Replaces a definition. Returns `false` when this kind and name do not exist.
 pub fn update(
     unit: &mut UnitOfWork<'_>,
     kind: DefinitionKind,
@@ -96,8 +91,12 @@ pub fn update(
 ) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
-        "UPDATE definitions SET definition = ?3, source = ?4, version = version + 1, updated_at = ?5 \
-         WHERE kind = ?1 AND name = ?2",
+        on_table!(
+            kind,
+            "UPDATE",
+            "SET definition = ?3, source = ?4, version = version + 1, updated_at = ?5 \
+             WHERE kind = ?1 AND name = ?2"
+        ),
         params![kind.as_str(), name, definition, source, now],
     )?;
     if touched > 0 {
@@ -106,10 +105,10 @@ pub fn update(
     Ok(touched > 0)
 }
 
-/// Removes a definition. `false` when there is none of that kind and name.
+/// Removes a definition. Returns `false` when this kind and name do not exist.
 pub fn remove(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> Result<bool, Error> {
     let touched = unit.execute(
-        "DELETE FROM definitions WHERE kind = ?1 AND name = ?2",
+        on_table!(kind, "DELETE FROM", "WHERE kind = ?1 AND name = ?2"),
         params![kind.as_str(), name],
     )?;
     if touched > 0 {
@@ -118,8 +117,7 @@ pub fn remove(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> Re
     Ok(touched > 0)
 }
 
-/// Takes a definition out of use. `false` when there is none that is in use: of two that try at once,
-/// one does it.
+/// Archives an active definition. Returns `false` when there is none; of two concurrent calls, one succeeds.
 pub fn archive(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -133,7 +131,7 @@ pub fn archive(unit: &mut UnitOfWork<'_>, kind: DefinitionKind, name: &str) -> R
     Ok(touched > 0)
 }
 
-/// Takes an archived definition into use again. `false` when there is none that is archived.
+/// Restores an archived definition. Returns `false` when there is none.
 pub fn unarchive(
     unit: &mut UnitOfWork<'_>,
     kind: DefinitionKind,
@@ -151,44 +149,68 @@ pub fn unarchive(
 }
 
 fn announce(unit: &mut UnitOfWork<'_>, event: EventKind, kind: DefinitionKind, name: &str) {
+    let kind_of_event = match (kind, event) {
+        (DefinitionKind::Tool | DefinitionKind::Validation, EventKind::DefinitionRegistered) => {
+            EventKind::ToolRegistered
+        }
+        (DefinitionKind::Tool | DefinitionKind::Validation, EventKind::DefinitionUpdated) => {
+            EventKind::ToolUpdated
+        }
+        (DefinitionKind::Tool | DefinitionKind::Validation, EventKind::DefinitionRemoved) => {
+            EventKind::ToolRemoved
+        }
+        (_, event) => event,
+    };
     unit.emit(NewEvent {
-        kind: event,
+        kind: kind_of_event,
         subject: name.to_owned(),
-        payload: json!({"kind": kind.as_str()}),
+        payload: match kind {
+            DefinitionKind::Tool => json!({}),
+            kind => json!({"kind": kind.as_str()}),
+        },
     });
+}
+
+/// The query for whole rows, of one name or of all; tools and validations cannot be archived.
+const fn select(kind: DefinitionKind, is_one: bool) -> &'static str {
+    match (is_tool(kind), is_one) {
+        (true, true) => {
+            "SELECT name, definition, source, version, created_at, updated_at, CAST(NULL AS BIGINT) \
+             FROM tools WHERE kind = ?1 AND name = ?2"
+        }
+        (true, false) => {
+            "SELECT name, definition, source, version, created_at, updated_at, CAST(NULL AS BIGINT) \
+             FROM tools WHERE kind = ?1 ORDER BY name"
+        }
+        (false, true) => {
+            "SELECT name, definition, source, version, created_at, updated_at, archived_at \
+             FROM definitions WHERE kind = ?1 AND name = ?2"
+        }
+        (false, false) => {
+            "SELECT name, definition, source, version, created_at, updated_at, archived_at \
+             FROM definitions WHERE kind = ?1 ORDER BY name"
+        }
+    }
 }
 
 /// Every registered definition of a kind, by name.
 pub fn list(reader: &mut dyn Reader, kind: DefinitionKind) -> Result<Vec<StoredDefinition>, Error> {
-    reader
-        .query(
-            "SELECT name, definition, source, version, created_at, updated_at, archived_at \
-             FROM definitions WHERE kind = ?1 ORDER BY name",
-            params![kind.as_str()],
-        )?
-        .into_iter()
-        .map(read)
-        .collect()
+    let rows = reader.query(select(kind, false), params![kind.as_str()])?;
+    rows.into_iter().map(read).collect()
 }
 
-/// One registered definition.
+/// Returns one registered definition.
 pub fn get(
     reader: &mut dyn Reader,
     kind: DefinitionKind,
     name: &str,
 ) -> Result<Option<StoredDefinition>, Error> {
-    reader
-        .query_first(
-            "SELECT name, definition, source, version, created_at, updated_at, archived_at \
-             FROM definitions WHERE kind = ?1 AND name = ?2",
-            params![kind.as_str(), name],
-        )?
-        .map(read)
-        .transpose()
+    let row = reader.query_first(select(kind, true), params![kind.as_str(), name])?;
+    row.map(read).transpose()
 }
 
-/// Makes the unit the only one that adds, changes or removes definitions until it ends, as long as
-/// others ask for the same.
+/// Serializes this unit with all other units that call `lock`, until it ends. Called before definitions are added,
+/// changed or removed.
 pub fn lock(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     crate::repository::resources::lock(unit)
 }

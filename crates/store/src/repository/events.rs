@@ -1,4 +1,4 @@
-//! The event log: the audit trail, the live stream and the outbox in one.
+//! The event log: audit trail, live stream and outbox in one.
 
 use cleveragents_domain::{Event, EventKind, NewAuditEntry, NewEvent, Position, Timestamp};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// An event with its payload as it is stored.
+/// An event with its payload serialized for storage.
 #[derive(Debug)]
 pub(crate) struct ReadyEvent {
     pub(crate) kind: EventKind,
@@ -46,7 +46,7 @@ pub(crate) fn append(unit: &mut UnitOfWork<'_>, events: &[ReadyEvent]) -> Result
     Ok(())
 }
 
-/// Writes down who did it, in the unit that did.
+/// Writes the audit entry of an event, in the unit of work that caused it.
 fn account(unit: &mut UnitOfWork<'_>, kind: &'static str, event: &ReadyEvent) -> Result<(), Error> {
     let payload: Value = stored_json("the payload of an event", &event.payload)?;
     let namespace = payload.get("namespace").and_then(Value::as_str);
@@ -82,8 +82,8 @@ fn read(mut row: Row) -> Result<Event, Error> {
     })
 }
 
-/// Events after a position, in order, at most `limit`. Reading on from the last position of each
-/// answer misses nothing and repeats nothing.
+/// Events after a position, in order, at most `limit`. Continuing from the last position of each
+/// page misses nothing and repeats nothing.
 pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<Vec<Event>, Error> {
     reader
         .query(
@@ -99,14 +99,14 @@ pub fn after(reader: &mut dyn Reader, position: Position, limit: u64) -> Result<
         .collect()
 }
 
-/// The position of the newest event, zero before the first.
+/// Position of the newest event, zero before the first.
 pub fn newest(reader: &mut dyn Reader) -> Result<Position, Error> {
     let row = reader.query_first("SELECT MAX(position) FROM events", &[])?;
     let newest = row.map(|mut row| row.take::<Option<u64>>()).transpose()?;
     Ok(Position(newest.flatten().unwrap_or_default()))
 }
 
-/// Events about one subject but for its messages, after a position, in order, at most `limit`.
+/// Events about one subject except its messages, after a position, in order, at most `limit`.
 pub fn about(
     reader: &mut dyn Reader,
     subject: &str,
@@ -128,7 +128,7 @@ pub fn about(
         .collect()
 }
 
-/// The newest events about one subject but for its messages, oldest first, at most `limit`.
+/// The newest events about one subject except its messages, oldest first, at most `limit`.
 pub fn newest_about(
     reader: &mut dyn Reader,
     subject: &str,
@@ -151,7 +151,7 @@ pub fn newest_about(
     Ok(found)
 }
 
-/// How many events [`prune`] would remove.
+/// Number of events that [`prune`] would remove.
 pub fn count_before(reader: &mut dyn Reader, moment: Timestamp) -> Result<u64, Error> {
     reader
         .query_first(
@@ -163,8 +163,8 @@ pub fn count_before(reader: &mut dyn Reader, moment: Timestamp) -> Result<u64, E
         .take()
 }
 
-/// Removes events from before a moment and says how many. The newest event stays in any case: its
-/// position is what the next one is counted from.
+/// Removes events older than `moment` and returns their number. The newest event always stays,
+/// because the next position is counted from it.
 pub fn prune(unit: &mut UnitOfWork<'_>, moment: Timestamp) -> Result<u64, Error> {
     unit.execute(
         "DELETE FROM events WHERE occurred_at < ?1 AND position < (SELECT MAX(position) FROM events)",

@@ -1,4 +1,4 @@
-//! Invariants that people set. A removed one stays, marked with the moment.
+//! Invariants set by users. A removed invariant stays stored, marked with the time of removal.
 
 use cleveragents_domain::{EventKind, Invariant, InvariantId, InvariantScope, NewEvent};
 use serde_json::json;
@@ -13,25 +13,25 @@ macro_rules! columns {
     };
 }
 
-/// An invariant that is to be stored.
+/// An invariant to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewInvariant {
-    /// Its id.
+    /// Id of the new invariant.
     pub id: InvariantId,
-    /// The sentence.
+    /// The sentence that must hold.
     pub text: String,
-    /// Where it holds.
+    /// Scope in which it holds.
     pub scope: InvariantScope,
-    /// The project or action by its whole name, or the plan by its id.
+    /// Full name of the project or action, or id of the plan; `None` for the global scope.
     pub source_name: Option<String>,
-    /// Whether no other may take its place.
+    /// Whether more specific invariants cannot override it.
     pub non_overridable: bool,
 }
 
-/// Which invariants to list: those that hold in any of these places.
+/// Filter for listing invariants: those that hold in any of these scopes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InvariantFilter {
-    /// A scope, and in it one project, action or plan, or all. Without any, everything.
+    /// A scope, optionally limited to one project, action or plan. Empty means all invariants.
     pub places: Vec<(InvariantScope, Option<String>)>,
 }
 
@@ -52,8 +52,8 @@ fn read(mut row: Row) -> Result<Invariant, Error> {
     })
 }
 
-/// Stores an invariant. `false` when the same sentence holds in the same place already: the index
-/// decides, however many try at once.
+/// Stores an invariant. Returns `false` when the same sentence already holds in the same scope; a unique index decides,
+/// also under concurrency.
 pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewInvariant) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -80,7 +80,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewInvariant) -> Result<bool, Err
     Ok(touched > 0)
 }
 
-/// Lets an invariant hold no more. `false` when it does not hold: of two that try at once, one does it.
+/// Marks an invariant as removed. Returns `false` when it no longer holds; of two concurrent calls, one succeeds.
 pub fn remove(unit: &mut UnitOfWork<'_>, invariant: &Invariant) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -113,7 +113,7 @@ fn announce(
     });
 }
 
-/// The invariants that hold, in the order in which they were set.
+/// Invariants that hold, in the order in which they were set.
 pub fn list(reader: &mut dyn Reader, filter: &InvariantFilter) -> Result<Vec<Invariant>, Error> {
     let mut values: Vec<Param<'_>> = Vec::new();
     let mut places: Vec<String> = Vec::new();
@@ -144,7 +144,7 @@ pub fn list(reader: &mut dyn Reader, filter: &InvariantFilter) -> Result<Vec<Inv
     rows.into_iter().map(read).collect()
 }
 
-/// The invariant with an id, removed or not.
+/// Returns the invariant with this id, removed or not.
 pub fn get(reader: &mut dyn Reader, id: InvariantId) -> Result<Option<Invariant>, Error> {
     reader
         .query_first(
@@ -159,7 +159,7 @@ pub fn get(reader: &mut dyn Reader, id: InvariantId) -> Result<Option<Invariant>
         .transpose()
 }
 
-/// The invariants that hold and whose ids begin with these letters.
+/// Invariants that hold and whose ids start with `prefix`.
 pub fn with_prefix(
     reader: &mut dyn Reader,
     prefix: &str,

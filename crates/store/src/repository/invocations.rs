@@ -1,4 +1,4 @@
-//! Tool invocations: a row before the effect, completed with what came back.
+//! Tool invocations: a row is stored before the effect and completed with the result.
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
@@ -42,7 +42,7 @@ fn read(mut row: Row) -> Result<ToolInvocation, Error> {
     })
 }
 
-/// Stores a call as it is.
+/// Stores an invocation.
 pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<(), Error> {
     unit.execute(
         concat!(
@@ -72,7 +72,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, invocation: &ToolInvocation) -> Result<
     Ok(())
 }
 
-/// Stores how a running call ended. `false` when it is not running.
+/// Stores the outcome of a running call. Returns `false` when it is not running.
 pub fn finish(unit: &mut UnitOfWork<'_>, ended: &ToolInvocation) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -91,7 +91,7 @@ pub fn finish(unit: &mut UnitOfWork<'_>, ended: &ToolInvocation) -> Result<bool,
     Ok(touched > 0)
 }
 
-/// The call with an id.
+/// Returns the invocation with this id.
 pub fn get(reader: &mut dyn Reader, id: ToolInvocationId) -> Result<Option<ToolInvocation>, Error> {
     reader
         .query_first(
@@ -106,7 +106,7 @@ pub fn get(reader: &mut dyn Reader, id: ToolInvocationId) -> Result<Option<ToolI
         .transpose()
 }
 
-/// The calls of a turn, oldest first.
+/// Invocations of a turn, oldest first.
 pub fn of_turn(reader: &mut dyn Reader, turn: TurnId) -> Result<Vec<ToolInvocation>, Error> {
     reader
         .query(
@@ -122,7 +122,7 @@ pub fn of_turn(reader: &mut dyn Reader, turn: TurnId) -> Result<Vec<ToolInvocati
         .collect()
 }
 
-/// The calls of a session, oldest first.
+/// Invocations of a session, oldest first.
 pub fn of_session(
     reader: &mut dyn Reader,
     session: SessionId,
@@ -141,7 +141,7 @@ pub fn of_session(
         .collect()
 }
 
-/// The calls of a plan, oldest first.
+/// Invocations of a plan, oldest first.
 pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<ToolInvocation>, Error> {
     reader
         .query(
@@ -157,38 +157,38 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<ToolInvocati
         .collect()
 }
 
-/// Which calls to list.
+/// Filter for listing invocations.
 #[derive(Debug, Clone, Default)]
 pub struct InvocationFilter {
-    /// Calls of a session only from these namespaces.
+    /// Namespaces whose session calls are visible.
     pub visible: Namespaces,
-    /// Calls of a plan only from these namespaces.
+    /// Namespaces whose plan calls are visible.
     pub visible_plans: Namespaces,
-    /// Calls of a run without a plan only from these namespaces.
+    /// Namespaces whose calls of runs without a plan are visible.
     pub visible_runs: Namespaces,
-    /// Only those of this session.
+    /// Only calls of this session.
     pub session: Option<SessionId>,
-    /// Only those of tools like this: `*` stands for anything, `?` for one letter.
+    /// Only calls of tools that match this pattern: `*` matches any text, `?` one character.
     pub tool: Option<String>,
-    /// Only those that ended like this.
+    /// Only calls with this outcome.
     pub outcome: Option<InvocationOutcome>,
-    /// How many to skip.
+    /// Number of calls to skip.
     pub offset: u64,
-    /// How many to give.
+    /// Maximum number of calls.
     pub limit: Option<u64>,
 }
 
-/// A page of calls, and how many match in all.
+/// A page of invocations and the total number of matches.
 #[derive(Debug, Clone)]
 pub struct InvocationPage {
-    /// The calls of this page.
+    /// Invocations on this page.
     pub invocations: Vec<ToolInvocation>,
-    /// How many match without paging.
+    /// Number of matches on all pages.
     pub matching: u64,
 }
 
-/// The filter as SQL: an empty parameter lets everything through. A call belongs to its plan, otherwise to the run
-/// that owns its session, otherwise to its session; calls without any of them are `local`.
+/// The filter as SQL: an empty parameter matches everything. A call belongs to its plan, otherwise to the run that owns
+/// its session, otherwise to its session; calls without any of them are `local`.
 const MATCHES: &str = " FROM tool_invocations AS call \
      LEFT JOIN plans ON plans.plan_id = call.plan_id \
      LEFT JOIN sessions ON sessions.session_id = call.session_id \
@@ -220,7 +220,7 @@ impl InvocationFilter {
     }
 }
 
-/// Lists calls, newest first.
+/// Lists invocations, newest first.
 pub fn list(reader: &mut dyn Reader, filter: &InvocationFilter) -> Result<InvocationPage, Error> {
     let mut bound = filter.params()?.to_vec();
     bound.extend([
@@ -245,7 +245,7 @@ pub fn list(reader: &mut dyn Reader, filter: &InvocationFilter) -> Result<Invoca
     })
 }
 
-/// Up to `limit` calls whose ids begin with some text.
+/// Up to `limit` invocations whose ids start with `prefix`.
 pub fn with_prefix(
     reader: &mut dyn Reader,
     prefix: &str,
@@ -259,7 +259,7 @@ pub fn with_prefix(
                 " FROM tool_invocations WHERE invocation_id >= ?1 AND invocation_id < ?2 \
                  ORDER BY invocation_id LIMIT ?3"
             ),
-            // No id has a letter behind `Z`.
+            // Ids contain no character after `Z`.
             params![prefix, format!("{prefix}a"), limit],
         )?
         .into_iter()

@@ -1,8 +1,8 @@
-//! Leases: who may work on what, settled by one conditional statement.
+//! Leases: exclusive rights to work on a subject, granted by one conditional statement.
 //!
-//! The row of a subject stays for ever, so that its token only grows. Expiry alone displaces nobody: the
-//! caller names the holder that it may displace, because only the caller can look for that process. On
-//! PostgreSQL the server's clock judges expiry, since its clients are many machines.
+//! The row of a subject is kept for ever, so that its token only grows. Expiry alone displaces no holder: the caller
+//! names the holder that it may displace, because only the caller can check whether that process is alive. On
+//! PostgreSQL the server's clock decides expiry, since clients run on many machines.
 
 use cleveragents_domain::{
     EventKind, Lease, LeaseSubject, LeaseToken, NewEvent, Owner, Timestamp, Ttl,
@@ -20,7 +20,7 @@ macro_rules! columns {
     };
 }
 
-/// Takes the owner off a lease.
+/// Statement that clears the owner of a lease.
 macro_rules! free {
     () => {
         "UPDATE leases SET owner_process = NULL, owner_host = NULL, owner_pid = NULL, owner_started = NULL \
@@ -46,7 +46,7 @@ fn read(mut row: Row) -> Result<Lease, Error> {
     })
 }
 
-/// The moment by which expiry is judged.
+/// The time against which expiry is checked.
 pub fn clock(reader: &mut dyn Reader) -> Result<Timestamp, Error> {
     match reader.dialect() {
         Dialect::Sqlite => Ok(Timestamp::now()),
@@ -67,13 +67,13 @@ pub enum Displaceable {
     Nobody,
     /// The holder with this token, whose process the caller knows to be dead.
     Dead(LeaseToken),
-    /// The holder with this token once its lease has expired: nobody can tell from here whether its process
-    /// lives.
+    /// The holder with this token once its lease has expired, for when the caller cannot check whether the process is
+    /// alive.
     Expired(LeaseToken),
 }
 
-/// Takes the lease of a subject if it is free, or held by the one holder that may be displaced. `None` when
-/// another one holds it.
+/// Acquires the lease of a subject if it is free or held by the displaceable holder. `None` when another owner holds
+/// it.
 pub fn acquire(
     unit: &mut UnitOfWork<'_>,
     subject: &LeaseSubject,
@@ -132,7 +132,7 @@ pub fn acquire(
     Ok(Some(lease))
 }
 
-/// Who holds the lease of a subject, expired or not.
+/// Current lease of a subject, expired or not.
 pub fn holder(reader: &mut dyn Reader, subject: &LeaseSubject) -> Result<Option<Lease>, Error> {
     reader
         .query_first(
@@ -147,7 +147,7 @@ pub fn holder(reader: &mut dyn Reader, subject: &LeaseSubject) -> Result<Option<
         .transpose()
 }
 
-/// Every lease that has an owner.
+/// All leases that have an owner.
 pub fn held(reader: &mut dyn Reader) -> Result<Vec<Lease>, Error> {
     reader
         .query(
@@ -163,8 +163,8 @@ pub fn held(reader: &mut dyn Reader) -> Result<Vec<Lease>, Error> {
         .collect()
 }
 
-/// Refuses to go on unless the lease is still the caller's. Whatever else the unit writes is thereby
-/// bound to the token: nobody can take the lease over before the unit ends.
+/// Fails unless the caller still holds the lease. This binds all writes of the unit to the token: no other owner can
+/// take the lease over before the unit ends.
 pub fn require(
     unit: &mut UnitOfWork<'_>,
     subject: &LeaseSubject,
@@ -176,7 +176,7 @@ pub fn require(
     }
 }
 
-/// Like [`require`], for callers that know the owner and not the token.
+/// Like [`require`], for callers that know the owner but not the token.
 pub fn require_owner(
     unit: &mut UnitOfWork<'_>,
     subject: &LeaseSubject,
@@ -217,7 +217,7 @@ fn lost(subject: &LeaseSubject, token: LeaseToken, holder: Option<&Lease>) -> Er
     }
 }
 
-/// Moves the expiry of a lease that is still the caller's.
+/// Extends a lease that the caller still holds and returns the new expiry.
 pub fn renew(
     unit: &mut UnitOfWork<'_>,
     subject: &LeaseSubject,
@@ -237,7 +237,7 @@ pub fn renew(
     Ok(expires)
 }
 
-/// Gives a lease back. `false` when it was not the caller's any more.
+/// Releases a lease. Returns `false` when the caller no longer held it.
 pub fn release(
     unit: &mut UnitOfWork<'_>,
     subject: &LeaseSubject,
@@ -250,7 +250,7 @@ pub fn release(
     Ok(released(unit, subject, token, touched))
 }
 
-/// Frees a lease that was seen to be stale. `false` when it was renewed or taken over since.
+/// Frees a lease that was seen to be stale. Returns `false` when it was renewed or taken over since.
 pub fn release_unrenewed(unit: &mut UnitOfWork<'_>, seen: &Lease) -> Result<bool, Error> {
     let touched = unit.execute(
         concat!(

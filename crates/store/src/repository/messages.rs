@@ -1,8 +1,8 @@
 //! Messages: appended with the next number of their session, never changed afterwards.
 //!
-//! The number is taken from the session's row in the same unit of work that stores the message, and
-//! `UNIQUE (session_id, sequence)` backs it. So N appends give N consecutive numbers whatever runs
-//! at the same time, and a unit that fails leaves no gap.
+//! The number is allocated from the session's row in the same unit of work that stores the message,
+//! backed by `UNIQUE (session_id, sequence)`. N appends thus get N consecutive numbers under any
+//! concurrency, and a unit that fails leaves no gap.
 
 use std::borrow::Cow;
 
@@ -38,25 +38,25 @@ fn read(mut row: Row) -> Result<Message, Error> {
     })
 }
 
-/// Whether an append is told to those who follow the session.
+/// Whether an append emits events to the followers of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announce {
     /// One event per message.
     Each,
-    /// No event; the event of the whole operation says enough.
+    /// No event; the event of the whole operation is enough.
     Nothing,
 }
 
-/// A message to append, and when it was said if that was not now.
+/// A message to append, with its original time if that is not now.
 #[derive(Debug, Clone)]
-pub struct Appended {
-    /// The message.
+pub struct AppendedMessage {
+    /// The message to store.
     pub message: NewMessage,
-    /// When it was said, for imported and forked messages.
+    /// Original time of imported and forked messages.
     pub said_at: Option<Timestamp>,
 }
 
-impl From<NewMessage> for Appended {
+impl From<NewMessage> for AppendedMessage {
     fn from(message: NewMessage) -> Self {
         Self {
             message,
@@ -69,7 +69,7 @@ impl From<NewMessage> for Appended {
 pub fn append<'a>(
     unit: &mut UnitOfWork<'_>,
     session: SessionId,
-    messages: impl IntoIterator<Item = &'a Appended, IntoIter: Clone>,
+    messages: impl IntoIterator<Item = &'a AppendedMessage, IntoIter: Clone>,
     announce: Announce,
 ) -> Result<Option<Vec<Sequence>>, Error> {
     let messages = messages.into_iter();
@@ -109,7 +109,7 @@ pub fn append<'a>(
             ],
         )?;
         if announce == Announce::Each {
-            // Neither an id nor a role holds anything that JSON would write differently.
+            // Neither an id nor a role contains characters that JSON escapes.
             let role = message.role().as_str();
             unit.emit_ready(ReadyEvent {
                 kind: EventKind::MessageAppended,
@@ -145,7 +145,7 @@ pub fn page(
         .collect()
 }
 
-/// The last messages of a session, in order.
+/// The last `count` messages of a session, in order.
 pub fn last(
     reader: &mut dyn Reader,
     session: SessionId,

@@ -1,9 +1,10 @@
-//! Repositories, one module per noun. Each function takes the transaction it works in.
+//! Repositories, one module per entity. Each function takes the transaction it works in.
 
 pub mod audit;
 pub mod blobs;
 pub mod budgets;
 pub mod changesets;
+pub mod context_summaries;
 pub mod contexts;
 pub mod decisions;
 pub mod definitions;
@@ -12,6 +13,7 @@ pub mod invariants;
 pub mod invocations;
 pub mod leases;
 pub mod messages;
+pub mod permission_rules;
 pub mod plan_steps;
 pub mod plans;
 pub mod projects;
@@ -25,7 +27,6 @@ pub mod search;
 pub mod sessions;
 pub mod tasks;
 pub mod tokens;
-pub mod tools;
 pub mod turns;
 pub mod usage_metrics;
 pub mod validations;
@@ -36,8 +37,8 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Namespaces as the parameter of a statement: `*` for every one, `-` for every one but `local`, otherwise the names
-/// between commas, among which a statement finds one with `REPLACE`, which takes no letter for another.
+/// Namespaces as a statement parameter: `*` for all, `-` for all except `local`, otherwise the names separated by
+/// commas. Statements test membership with `REPLACE`, which is case-sensitive.
 fn visible(namespaces: &Namespaces) -> String {
     match namespaces {
         Namespaces::All => "*".to_owned(),
@@ -49,7 +50,7 @@ fn visible(namespaces: &Namespaces) -> String {
     }
 }
 
-/// A text as it stands in a `LIKE` pattern with the escape `!`. Refuses one that is too long.
+/// Escapes a text for a `LIKE` pattern with the escape character `!`. Refuses texts that are too long.
 fn like_text(text: &str) -> Result<String, Error> {
     check_filter(text)?;
     Ok(text
@@ -58,13 +59,13 @@ fn like_text(text: &str) -> Result<String, Error> {
         .replace('_', "!_"))
 }
 
-/// Reads JSON that this crate wrote.
+/// Parses JSON that this crate wrote.
 fn stored_json<T: serde::de::DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Error> {
     serde_json::from_str(text)
         .map_err(|error| Error::stored(what, format!("is not valid JSON: {error}")))
 }
 
-/// Writes JSON. Maps with text keys always serialize.
+/// Serializes JSON. Maps with text keys always serialize.
 fn json_text(value: &Value) -> String {
     value.to_string()
 }

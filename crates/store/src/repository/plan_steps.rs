@@ -1,8 +1,10 @@
-//! What plans did piece by piece, what was taken back of it, and what people said to them.
+//! Steps, rollbacks, guidance and answers of plans.
 
 use cleveragents_domain::{
-    DecisionId, EventKind, NewEvent, PlanId, RunId, StepRecord, StepState, Timestamp,
+    AnswerVerdict, DecisionId, EventKind, NewEvent, PlanId, PlanStage, RunId, StepRecord,
+    StepState, Timestamp,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::stored_json;
@@ -47,21 +49,21 @@ fn read(mut row: Row) -> Result<StepRecord, Error> {
     })
 }
 
-/// A step that is about to be done.
+/// A step that is about to start.
 #[derive(Debug, Clone)]
 pub struct NewStep {
-    /// What it is.
+    /// Path of the step, see [`cleveragents_domain::StepKind`].
     pub path: String,
-    /// What it is called.
+    /// Title shown to users.
     pub title: String,
-    /// The checkpoint before it.
+    /// Sandbox checkpoint made before the step.
     pub checkpoint: Option<u64>,
-    /// How long the history of the sandbox is.
+    /// Length of the sandbox history at the start.
     pub position: u64,
 }
 
-/// Stores a step before it is done and gives its number, which with the plan decides the id of its run.
-/// One that was begun before and did not end is gone on with; one that failed is begun anew.
+/// Stores a step before it runs and returns it. Its number and the plan determine the id of its run. A step that was
+/// interrupted continues; one that failed starts again.
 pub fn begin(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewStep) -> Result<StepRecord, Error> {
     if let Some(there) = current(unit, plan, &new.path)? {
         if there.state != StepState::Failed {
@@ -91,7 +93,7 @@ pub fn begin(unit: &mut UnitOfWork<'_>, plan: PlanId, new: &NewStep) -> Result<S
     current(unit, plan, &new.path)?.ok_or_else(|| Error::stored("a step of a plan", "is missing"))
 }
 
-/// Says by which run a step is done.
+/// Stores the run of a step.
 pub fn set_run(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
@@ -105,20 +107,20 @@ pub fn set_run(
     Ok(())
 }
 
-/// How a step ended.
+/// Outcome of a step.
 #[derive(Debug, Clone)]
 pub struct StepEnd {
-    /// Done or failed.
+    /// `Done` or `Failed`.
     pub state: StepState,
-    /// In words.
+    /// Answer of the actor, or the error text.
     pub summary: String,
-    /// How long the history of the sandbox is.
+    /// Length of the sandbox history at the end.
     pub position: u64,
-    /// The decision that tells of it.
+    /// Decision recorded for the step.
     pub decision: Option<DecisionId>,
 }
 
-/// Stores how a step ended. `false` when it had ended before.
+/// Stores the outcome of a step. Returns `false` when it had already ended.
 pub fn finish(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
@@ -150,7 +152,7 @@ pub fn finish(
     Ok(touched > 0)
 }
 
-/// The step at a path that was not taken back.
+/// The step at a path that was not rolled back.
 pub fn current(
     reader: &mut dyn Reader,
     plan: PlanId,
@@ -169,7 +171,7 @@ pub fn current(
         .transpose()
 }
 
-/// Every step of a plan in the order in which they were begun, those included that were taken back.
+/// All steps of a plan in the order in which they started, including rolled-back ones.
 pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<StepRecord>, Error> {
     reader
         .query(
@@ -185,21 +187,21 @@ pub fn of_plan(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<StepRecord>,
         .collect()
 }
 
-/// How far a rollback of a plan is.
+/// The state of a rollback of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RollbackState {
-    /// The files are on their way back.
+    /// Files are being rolled back.
     Begun,
-    /// It is done.
+    /// The rollback is complete.
     Done,
-    /// The files are on their way forward again.
+    /// Files are being redone.
     Redoing,
-    /// It was taken back.
+    /// The rollback was redone.
     Redone,
 }
 
 impl RollbackState {
-    /// The state as stored.
+    /// The stored name of the state.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Begun => "begun",
@@ -216,24 +218,57 @@ impl RollbackState {
     }
 }
 
+/// Stage of a plan before a rollback, and the point after which everything is undone.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RollbackOrigin {
+    /// The stage that a redo restores.
+    pub stage: PlanStage,
+    /// Length of the sandbox history at the checkpoint.
+    pub position: u64,
+    /// Time of the checkpoint, in microseconds since 1970.
+    #[serde(rename = "moment")]
+    pub moment_micros: i64,
+    /// Label of the checkpoint.
+    pub label: Option<String>,
+}
+
+impl RollbackOrigin {
+    /// Time of the checkpoint.
+    pub const fn moment(&self) -> Timestamp {
+        Timestamp::from_micros(self.moment_micros)
+    }
+}
+
+/// Effects of a rollback.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RollbackReport {
+    /// Changed paths, prefixed with the alias of their resource.
+    pub paths: Vec<String>,
+    /// Records that were undone, besides files.
+    pub undone: Undone,
+    /// Label of the checkpoint.
+    pub label: Option<String>,
+}
+
 /// A rollback of a plan.
 #[derive(Debug, Clone)]
 pub struct Rollback {
-    /// Its number, from 1.
+    /// Number within the plan, from 1.
     pub number: u64,
-    /// The checkpoint of the sandbox it led to.
+    /// Sandbox checkpoint that was restored.
     pub checkpoint: u64,
-    /// How far it is.
+    /// Progress of the rollback.
     pub state: RollbackState,
-    /// Where the plan was before.
-    pub before: Value,
-    /// What it did.
-    pub report: Option<Value>,
-    /// When.
+    /// Stage of the plan before the rollback, and the point after which everything is undone.
+    pub origin: RollbackOrigin,
+    /// Effects, once the rollback is complete.
+    pub report: Option<RollbackReport>,
+    /// Time of the rollback.
     pub created_at: Timestamp,
 }
 
-/// The rollbacks of a plan, oldest first.
+/// Rollbacks of a plan, oldest first.
 pub fn rollbacks(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Rollback>, Error> {
     reader
         .query(
@@ -252,7 +287,7 @@ pub fn rollbacks(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Rollback>,
                         Error::stored("the state of a rollback", format!("is `{state}`"))
                     })?
                 },
-                before: stored_json("a rollback", &row.take::<String>()?)?,
+                origin: stored_json("a rollback", &row.take::<String>()?)?,
                 report: row
                     .take::<Option<String>>()?
                     .map(|text| stored_json("the report of a rollback", &text))
@@ -263,19 +298,19 @@ pub fn rollbacks(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Rollback>,
         .collect()
 }
 
-/// Writes down that a plan is to be taken back, before anything is. Gives the number of the rollback.
+/// Stores a rollback before it starts and returns its number.
 pub fn begin_rollback(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
     checkpoint: u64,
-    before: &Value,
+    origin: &RollbackOrigin,
 ) -> Result<u64, Error> {
     let now = unit.now();
     let row = unit.execute_returning(
         "INSERT INTO plan_rollbacks (plan_id, number, checkpoint, state, before, created_at) VALUES (?1, \
          (SELECT coalesce(max(number), 0) + 1 FROM plan_rollbacks WHERE plan_id = ?1), ?2, 'begun', ?3, ?4) \
          RETURNING number",
-        params![plan, checkpoint, before.to_string(), now],
+        params![plan, checkpoint, json!(origin).to_string(), now],
     )?;
     match row {
         Some(mut row) => row.take(),
@@ -283,19 +318,19 @@ pub fn begin_rollback(
     }
 }
 
-/// What a rollback took back, beside files.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// Number of records that a rollback undid, besides files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
-    /// Decisions.
+    /// Undone decisions.
     pub decisions: u64,
-    /// Calls of tools.
+    /// Undone tool calls.
     pub calls: u64,
-    /// Steps.
+    /// Undone steps.
     pub steps: u64,
 }
 
-/// What a plan did after a moment: steps that were begun, decisions and calls that were made. What
-/// was decided while it was thought out stays.
+/// SQL conditions that select the steps, decisions and tool calls of a plan after a point in time. The strategize phase
+/// is excluded.
 const AFTER: [(&str, &str); 3] = [
     (
         "plan_steps",
@@ -309,7 +344,7 @@ const AFTER: [(&str, &str); 3] = [
     ("tool_invocations", "started_at > ?3 AND ?2 >= 0"),
 ];
 
-/// Takes back what a plan did after a moment.
+/// Marks what a plan did after `moment` as undone.
 pub fn undo_after(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
@@ -329,7 +364,7 @@ pub fn undo_after(
     Ok(undone(counts))
 }
 
-/// What [`undo_after`] would take back.
+/// Counts what [`undo_after`] would undo.
 pub fn count_after(
     reader: &mut dyn Reader,
     plan: PlanId,
@@ -359,17 +394,17 @@ const fn undone([steps, decisions, calls]: [u64; 3]) -> Undone {
     }
 }
 
-/// Says how far a rollback is.
+/// Stores the state of a rollback.
 pub fn set_rollback(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
     number: u64,
     state: RollbackState,
-    report: Option<&Value>,
+    report: Option<&RollbackReport>,
 ) -> Result<(), Error> {
     unit.execute(
         "UPDATE plan_rollbacks SET state = ?3, report = coalesce(?4, report) WHERE plan_id = ?1 AND number = ?2",
-        params![plan, number, state.as_str(), report.map(Value::to_string)],
+        params![plan, number, state.as_str(), report.map(|report| json!(report).to_string())],
     )?;
     let kind = match state {
         RollbackState::Done => EventKind::PlanRolledBack,
@@ -385,7 +420,7 @@ pub fn set_rollback(
     Ok(())
 }
 
-/// Takes back a rollback: what it took back holds again, what was begun since does not.
+/// Redoes a rollback: marks everything that it undid as valid again.
 pub fn redo(unit: &mut UnitOfWork<'_>, plan: PlanId, rollback: u64) -> Result<Undone, Error> {
     let mut back = |table: &str| {
         unit.execute(
@@ -400,22 +435,22 @@ pub fn redo(unit: &mut UnitOfWork<'_>, plan: PlanId, rollback: u64) -> Result<Un
     })
 }
 
-/// Something a person said to a plan.
+/// Guidance that a user gave to a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guidance {
-    /// Its number.
+    /// Number within the plan.
     pub number: u64,
-    /// What was said.
+    /// Text of the guidance.
     pub text: String,
-    /// The decision that tells of it.
+    /// Decision recorded for it.
     pub decision: DecisionId,
-    /// When.
+    /// Time at which it was given.
     pub created_at: Timestamp,
-    /// When it was heeded.
+    /// Time at which an actor first read it.
     pub applied_at: Option<Timestamp>,
 }
 
-/// Stores what a person said.
+/// Stores guidance.
 pub fn guide(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
@@ -432,7 +467,7 @@ pub fn guide(
     Ok(())
 }
 
-/// Everything that was said to a plan, oldest first.
+/// Guidance of a plan, oldest first.
 pub fn guidance(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Guidance>, Error> {
     reader
         .query(
@@ -453,8 +488,12 @@ pub fn guidance(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<Guidance>, 
         .collect()
 }
 
-/// Says that a plan has heeded what was said up to a number.
-pub fn heed(unit: &mut UnitOfWork<'_>, plan: PlanId, through: u64) -> Result<(), Error> {
+/// Marks the guidance of a plan up to a number as applied.
+pub fn mark_guidance_applied(
+    unit: &mut UnitOfWork<'_>,
+    plan: PlanId,
+    through: u64,
+) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
         "UPDATE plan_guidance SET applied_at = ?3 WHERE plan_id = ?1 AND number <= ?2 AND applied_at IS NULL",
@@ -463,22 +502,22 @@ pub fn heed(unit: &mut UnitOfWork<'_>, plan: PlanId, through: u64) -> Result<(),
     Ok(())
 }
 
-/// What a person answered to a gate, a call or a question.
+/// Answer of a user to a gate, a tool call or a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanAnswer {
-    /// Its number.
+    /// Number within the plan.
     pub number: u64,
-    /// What it answers.
+    /// Key of the gate, call or question that it answers.
     pub subject: String,
-    /// `approved`, `rejected` or `answered`.
-    pub verdict: String,
-    /// In words.
+    /// Decision of the user.
+    pub verdict: AnswerVerdict,
+    /// Text of the answer, or the reason of a rejection.
     pub answer: Option<String>,
-    /// Who.
+    /// User or token that answered.
     pub person: String,
-    /// When.
+    /// Time of the answer.
     pub created_at: Timestamp,
-    /// When it was made use of.
+    /// Time at which the plan used it.
     pub used_at: Option<Timestamp>,
 }
 
@@ -487,7 +526,7 @@ pub fn answer(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
     subject: &str,
-    verdict: &str,
+    verdict: AnswerVerdict,
     text: Option<&str>,
     person: &str,
 ) -> Result<(), Error> {
@@ -495,7 +534,7 @@ pub fn answer(
     unit.execute(
         "INSERT INTO plan_answers (plan_id, number, subject, verdict, answer, person, created_at) VALUES (?1, \
          (SELECT coalesce(max(number) + 1, 0) FROM plan_answers WHERE plan_id = ?1), ?2, ?3, ?4, ?5, ?6)",
-        params![plan, subject, verdict, text, person, now],
+        params![plan, subject, verdict.as_str(), text, person, now],
     )?;
     emit(
         unit,
@@ -506,7 +545,7 @@ pub fn answer(
     Ok(())
 }
 
-/// The answers that a plan got, oldest first.
+/// Answers to a plan, oldest first.
 pub fn answers(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<PlanAnswer>, Error> {
     reader
         .query(
@@ -519,7 +558,12 @@ pub fn answers(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<PlanAnswer>,
             Ok(PlanAnswer {
                 number: row.take()?,
                 subject: row.take()?,
-                verdict: row.take()?,
+                verdict: {
+                    let verdict: String = row.take()?;
+                    AnswerVerdict::from_stored(&verdict).ok_or_else(|| {
+                        Error::stored("the answer to a plan", format!("is `{verdict}`"))
+                    })?
+                },
                 answer: row.take()?,
                 person: row.take()?,
                 created_at: row.take()?,
@@ -529,7 +573,7 @@ pub fn answers(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<PlanAnswer>,
         .collect()
 }
 
-/// Takes the oldest answer to a subject that was not made use of yet: each serves once.
+/// Takes the oldest unused answer to a subject and marks it as used. Each answer is used once.
 pub fn take_answer(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,

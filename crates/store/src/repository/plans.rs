@@ -1,13 +1,13 @@
-//! Plans. A plan changes its stage only by a statement that names the stage it was read in, so of two who
-//! want to move it one finds it moved.
+//! Plans. The stage of a plan only changes through a statement that names the stage it was read in, so of two
+//! concurrent transitions the second one fails.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cleveragents_domain::identity::{LOCAL_NAMESPACE, Namespaces};
 use cleveragents_domain::{
-    AutomationProfile, EventKind, MadeWith, MicroUsd, Move, NewEvent, Plan, PlanActors, PlanId,
-    PlanProfile, PlanStage, Timestamp, TokenUsage, Tokens, Version, Waiting,
+    AutomationProfile, EventKind, MadeWith, MicroUsd, NewEvent, Plan, PlanActors, PlanId,
+    PlanProfile, PlanStage, StageTransition, Timestamp, TokenUsage, Tokens, Version, Waiting,
 };
 use serde_json::{Map, Value, json};
 
@@ -84,7 +84,7 @@ fn read(mut row: Row) -> Result<Plan, Error> {
     })
 }
 
-/// Made with nothing: a plan that only owns changesets.
+/// Inputs of a plan that only owns changesets: none.
 fn nothing() -> MadeWith {
     MadeWith {
         action: None,
@@ -102,27 +102,27 @@ fn nothing() -> MadeWith {
     }
 }
 
-/// A plan to be stored.
+/// A plan to store.
 #[derive(Debug, Clone)]
 pub struct NewPlan {
-    /// Its id.
+    /// Id of the new plan.
     pub id: PlanId,
-    /// What people call it.
+    /// Name chosen by the user.
     pub name: Option<String>,
-    /// The action it is made from.
+    /// Action it is created from.
     pub action: String,
-    /// The plan it is a part of, and the one at the top.
+    /// Parent plan and root plan, when it is a child plan.
     pub above: Option<(PlanId, PlanId)>,
-    /// What it is to do.
+    /// Task description.
     pub description: String,
-    /// When it is done.
+    /// Criteria that must be met.
     pub definition_of_done: String,
-    /// What it is made with.
+    /// Inputs it is created with: arguments, actors, projects and limits.
     pub made_with: MadeWith,
 }
 
 impl NewPlan {
-    /// A plan with nothing to do, for whoever needs an owner of changesets.
+    /// A plan without a task, for callers that need an owner of changesets.
     pub fn empty(id: PlanId) -> Self {
         Self {
             id,
@@ -135,13 +135,13 @@ impl NewPlan {
         }
     }
 
-    /// Where it belongs: with its first project, or with its action.
+    /// Namespace of the first project, or of the action.
     fn namespace(&self) -> &str {
         place(&self.action, &self.made_with)
     }
 }
 
-/// The namespace of a plan: that of its first project, or of its action.
+/// Namespace of a plan: that of its first project, or of its action.
 pub fn belongs_to(plan: &Plan) -> &str {
     place(&plan.action, &plan.made_with)
 }
@@ -155,7 +155,7 @@ fn place<'a>(action: &'a str, made_with: &'a MadeWith) -> &'a str {
     }
 }
 
-/// Stores a new plan, to be strategized.
+/// Stores a new plan in the strategize phase.
 pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewPlan) -> Result<(), Error> {
     let now = unit.now();
     let (parent, root) = new.above.unzip();
@@ -191,7 +191,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewPlan) -> Result<(), Error> {
     Ok(())
 }
 
-/// The namespace of a plan, `None` when there is no such plan.
+/// Namespace of a plan; `None` when the plan does not exist.
 pub fn namespace(reader: &mut dyn Reader, id: PlanId) -> Result<Option<String>, Error> {
     let row = reader.query_first(
         "SELECT namespace FROM plans WHERE plan_id = ?1",
@@ -200,29 +200,29 @@ pub fn namespace(reader: &mut dyn Reader, id: PlanId) -> Result<Option<String>, 
     row.map(|mut row| row.take()).transpose()
 }
 
-/// What a page of plans shows of one.
+/// Summary of a plan for a page of plans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedPlan {
-    /// Which one.
+    /// Plan id.
     pub id: PlanId,
-    /// What people call it.
+    /// Name chosen by the user.
     pub name: Option<String>,
-    /// What it was made from.
+    /// Action it was created from.
     pub action: String,
-    /// Where it belongs.
+    /// Namespace of its first project, or of its action.
     pub namespace: String,
-    /// Its phase and its state, as `phase/state`.
+    /// Phase and state, as `phase/state`.
     pub stage: String,
-    /// Whether it waits for a person.
+    /// Whether it waits for input from a user.
     pub is_waiting: bool,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// Plans in namespaces that may be seen, the newest first, from before one on. A plan that is made meanwhile changes
-/// nothing about the pages that follow.
+/// Plans in visible namespaces, newest first, older than `before`. Plans created meanwhile do not shift the following
+/// pages.
 pub fn page(
     reader: &mut dyn Reader,
     namespaces: &Namespaces,
@@ -267,7 +267,7 @@ fn emit(unit: &mut UnitOfWork<'_>, kind: EventKind, id: PlanId, payload: Value) 
     });
 }
 
-/// The plan with an id.
+/// Returns the plan with this id.
 pub fn get(reader: &mut dyn Reader, id: PlanId) -> Result<Option<Plan>, Error> {
     reader
         .query_first(
@@ -278,7 +278,7 @@ pub fn get(reader: &mut dyn Reader, id: PlanId) -> Result<Option<Plan>, Error> {
         .transpose()
 }
 
-/// The plan with an id, which nobody else can change until the unit ends.
+/// Returns the plan with this id and locks it until the unit ends.
 pub fn locked(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<Option<Plan>, Error> {
     let sql = format!(
         concat!("SELECT ", columns!(), " FROM plans WHERE plan_id = ?1{}"),
@@ -287,9 +287,9 @@ pub fn locked(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<Option<Plan>, Err
     unit.query_first(&sql, params![id])?.map(read).transpose()
 }
 
-/// Plans whose id begins so, or that are called so.
+/// Plans whose id starts with `prefix`, or whose name equals it.
 pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<Vec<Plan>, Error> {
-    // No letter of an id comes after `Z`.
+    // Ids contain no character after `Z`.
     let end = format!("{prefix}~");
     reader
         .query(
@@ -305,7 +305,7 @@ pub fn with_prefix(reader: &mut dyn Reader, prefix: &str, limit: u64) -> Result<
         .collect()
 }
 
-/// Plans that are called so.
+/// Plans with this name.
 pub fn named(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<Plan>, Error> {
     reader
         .query(
@@ -321,26 +321,26 @@ pub fn named(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<Plan
         .collect()
 }
 
-/// Which plans are wanted.
+/// Filter for listing plans.
 #[derive(Debug, Clone, Default)]
 pub struct PlanFilter {
-    /// Those in these stages; all when empty.
+    /// Only plans in these stages; all when empty.
     pub stages: Vec<PlanStage>,
-    /// Those that work on this project.
+    /// Only plans that work on this project.
     pub project: Option<String>,
-    /// Those made from this action.
+    /// Only plans created from this action.
     pub action: Option<String>,
-    /// Those that are parts of this plan.
+    /// Only children of this plan.
     pub parent: Option<PlanId>,
-    /// Those that wait for a person, or those that do not; both when nothing is said.
+    /// Only plans that do, or do not, wait for a user; both when `None`.
     pub waits: Option<bool>,
-    /// Those that wait for a worker.
+    /// Only plans that are queued for a worker.
     pub is_queued: bool,
-    /// So many at most.
+    /// Maximum number of plans.
     pub limit: Option<u64>,
 }
 
-/// Plans, newest first.
+/// Lists plans, newest first.
 pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, Error> {
     let mut sql = concat!("SELECT ", columns!(), " FROM plans WHERE action <> ''").to_owned();
     let stages: Vec<String> = filter.stages.iter().map(ToString::to_string).collect();
@@ -367,7 +367,7 @@ pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, E
         let _written = write!(sql, " AND parent_plan_id = ?{}", given.len());
     }
     match filter.waits {
-        // What a plan waited for when it ended is of no matter any more.
+        // A finished plan no longer waits, even if it still has a stored question.
         Some(true) => sql.push_str(
             " AND waiting IS NOT NULL AND stage <> 'apply/applied' AND state <> 'cancelled'",
         ),
@@ -389,42 +389,42 @@ pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, E
     reader.query(&sql, &given)?.into_iter().map(read).collect()
 }
 
-/// What else changes with a move.
+/// Further changes that accompany a stage transition.
 #[derive(Debug, Clone, Default)]
-pub struct Along {
-    /// Facts that are added to its error; the others stay.
+pub struct TransitionDetails {
+    /// Fields that are merged into the stored error.
     pub error: Option<Map<String, Value>>,
-    /// Whether its error is forgotten before.
-    pub forgets_error: bool,
-    /// What it did in the end.
+    /// Whether the stored error is cleared first.
+    pub clears_error: bool,
+    /// Report of the apply.
     pub report: Option<Value>,
-    /// Why, for the log.
+    /// Reason recorded in the event log.
     pub reason: Option<String>,
-    /// Whether another attempt begins.
-    pub begins_attempt: bool,
-    /// Whether it counts as going back to the strategy.
+    /// Whether the attempt number increases.
+    pub starts_attempt: bool,
+    /// Whether the reversion count increases.
     pub is_reversion: bool,
 }
 
-/// Moves a plan. Gives it as it is now, or nothing when the move cannot be made from where it is.
-/// Whatever it waited for is over with it.
+/// Changes the stage of a plan and clears what it waits for. Returns the changed plan; `None` when the transition is
+/// not allowed from its present stage.
 pub fn advance(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,
-    way: Move,
-    along: &Along,
+    transition: StageTransition,
+    details: &TransitionDetails,
 ) -> Result<Option<Plan>, Error> {
     let Some(plan) = locked(unit, id)? else {
         return Ok(None);
     };
-    let Some(to) = way.from(plan.stage) else {
+    let Some(to) = transition.target(plan.stage) else {
         return Ok(None);
     };
-    set_stage(unit, &plan, to, along)?;
+    set_stage(unit, &plan, to, details)?;
     get(unit, id)
 }
 
-/// Puts a plan where it was before, for those who take back a rollback.
+/// Restores the stage that a plan had before a rollback, for redo.
 pub fn restore_stage(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,
@@ -436,7 +436,7 @@ pub fn restore_stage(
     if plan.stage.is_terminal() || to.is_terminal() {
         return Ok(None);
     }
-    set_stage(unit, &plan, to, &Along::default())?;
+    set_stage(unit, &plan, to, &TransitionDetails::default())?;
     get(unit, id)
 }
 
@@ -444,15 +444,15 @@ fn set_stage(
     unit: &mut UnitOfWork<'_>,
     plan: &Plan,
     to: PlanStage,
-    along: &Along,
+    details: &TransitionDetails,
 ) -> Result<(), Error> {
     let now = unit.now();
-    let mut error = plan.error.clone().filter(|_| !along.forgets_error);
-    if let Some(more) = &along.error {
+    let mut error = plan.error.clone().filter(|_| !details.clears_error);
+    if let Some(more) = &details.error {
         error.get_or_insert_with(Map::new).extend(more.clone());
     }
     let error = error.as_ref().map(text).transpose()?;
-    let report = along.report.as_ref().or(plan.report.as_ref());
+    let report = details.report.as_ref().or(plan.report.as_ref());
     let report = report.map(text).transpose()?;
     let completed = to.is_terminal().then_some(now);
     let touched = unit.execute(
@@ -470,8 +470,8 @@ fn set_stage(
             to.to_string(),
             error,
             report,
-            u64::from(along.begins_attempt),
-            u64::from(along.is_reversion),
+            u64::from(details.starts_attempt),
+            u64::from(details.is_reversion),
             to.is_processing().then_some(now),
             completed,
             now
@@ -495,14 +495,14 @@ fn set_stage(
         EventKind::PlanPhaseChanged
     };
     let payload = json!({
-        "from": plan.stage, "to": to, "reason": along.reason,
-        "error": along.error.as_ref().and_then(|error| error.get("message")),
+        "from": plan.stage, "to": to, "reason": details.reason,
+        "error": details.error.as_ref().and_then(|error| error.get("message")),
     });
     emit(unit, kind, plan.id, payload);
     Ok(())
 }
 
-/// Says what a plan waits for.
+/// Stores what a plan waits for.
 pub fn wait_for(unit: &mut UnitOfWork<'_>, id: PlanId, waiting: &Waiting) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -518,8 +518,8 @@ pub fn wait_for(unit: &mut UnitOfWork<'_>, id: PlanId, waiting: &Waiting) -> Res
     Ok(())
 }
 
-/// A plan does not wait any more.
-pub fn wait_no_more(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
+/// Clears what a plan waits for.
+pub fn clear_waiting(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
         "UPDATE plans SET waiting = NULL, version = version + 1, updated_at = ?2 \
@@ -529,7 +529,7 @@ pub fn wait_no_more(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> 
     Ok(())
 }
 
-/// Adds facts to the error of a plan; those of the same name are replaced, the others stay.
+/// Merges facts into the error of a plan: facts with the same name are replaced, others stay.
 pub fn merge_error(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,
@@ -553,12 +553,12 @@ pub fn set_strategy(
     set_text(unit, id, "strategy", strategy)
 }
 
-/// Stores what a plan is expected to take.
+/// Stores the estimate of a plan's effort and cost.
 pub fn set_estimate(unit: &mut UnitOfWork<'_>, id: PlanId, estimate: &Value) -> Result<(), Error> {
     set_text(unit, id, "estimate", Some(estimate.to_string()))
 }
 
-/// Sets the most that a plan may cost; nothing takes the limit away. `false` when it is not there.
+/// Sets the maximum cost of a plan; `None` removes the limit. Returns `false` when the plan does not exist.
 pub fn set_max_cost(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,
@@ -578,12 +578,12 @@ pub fn set_max_cost(
     Ok(true)
 }
 
-/// Says which sandbox a plan works in.
+/// Stores the sandbox that a plan works in.
 pub fn set_sandbox(unit: &mut UnitOfWork<'_>, id: PlanId, sandbox: &str) -> Result<(), Error> {
     set_text(unit, id, "sandbox", Some(sandbox.to_owned()))
 }
 
-/// Says which decision is the root of a plan's.
+/// Stores the root decision of a plan.
 pub fn set_root(
     unit: &mut UnitOfWork<'_>,
     id: PlanId,
@@ -592,7 +592,7 @@ pub fn set_root(
     set_text(unit, id, "decision_root_id", Some(root.to_string()))
 }
 
-/// Leaves a plan to a worker, with how it is to be driven; nothing takes it back from them.
+/// Queues a plan for a worker with its run options; `None` takes it off the queue.
 pub fn queue(unit: &mut UnitOfWork<'_>, id: PlanId, how: Option<&Value>) -> Result<(), Error> {
     if let Some(how) = how {
         emit(unit, EventKind::PlanQueued, id, json!({"how": how}));
@@ -616,8 +616,8 @@ fn set_text(
     Ok(())
 }
 
-/// Adds up what the runs of a plan took, those included that failed or were taken back.
-pub fn count_taken(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
+/// Stores the summed usage of the runs of a plan, including failed and rolled-back ones.
+pub fn record_usage(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
     let sum = |column: &str| {
         format!(
             "(SELECT CAST(coalesce(sum({column}), 0) AS BIGINT) FROM runs WHERE run_id IN \
@@ -645,7 +645,7 @@ pub fn count_taken(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a run of a plan asked a model of which nobody knows what it costs.
+/// Whether a run of a plan called a model whose price is unknown.
 pub fn has_unpriced(reader: &mut dyn Reader, id: PlanId) -> Result<bool, Error> {
     let all = reader.query(
         "SELECT run_id FROM plan_steps WHERE plan_id = ?1 AND run_id IS NOT NULL",
@@ -659,7 +659,7 @@ pub fn has_unpriced(reader: &mut dyn Reader, id: PlanId) -> Result<bool, Error> 
     Ok(false)
 }
 
-/// Asks whoever works on a plan to stop. `false` when it is over.
+/// Requests that the process running a plan stops it. Returns `false` when the plan has ended.
 pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: PlanId, reason: &str) -> Result<bool, Error> {
     let Some(plan) = locked(unit, id)? else {
         return Ok(false);
@@ -680,7 +680,7 @@ pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: PlanId, reason: &str) -> Re
     Ok(true)
 }
 
-/// The plans of a project that are not over, oldest first.
+/// Plans of a project that have not ended, oldest first.
 pub fn active_of_project(reader: &mut dyn Reader, project: &str) -> Result<Vec<PlanId>, Error> {
     let mut rows = reader.query(
         "SELECT plans.plan_id, stage FROM plans JOIN plan_projects ON plan_projects.plan_id = plans.plan_id \
@@ -697,8 +697,8 @@ pub fn active_of_project(reader: &mut dyn Reader, project: &str) -> Result<Vec<P
     Ok(active)
 }
 
-/// The plans that an actor works on and that are not over, oldest first. `is_meant` tells whether a name that
-/// a plan was made with means the actor.
+/// Plans that use an actor and have not ended, oldest first. `is_meant` decides whether a stored actor name refers to
+/// the actor.
 pub fn active_of_actor(
     reader: &mut dyn Reader,
     is_meant: &dyn Fn(&str) -> bool,
@@ -714,7 +714,7 @@ pub fn active_of_actor(
     Ok(active.map(|plan| plan.id).collect())
 }
 
-/// The plans that were made from an action and are not over, oldest first.
+/// Plans created from an action that have not ended, oldest first.
 pub fn active(reader: &mut dyn Reader) -> Result<Vec<Plan>, Error> {
     let over: Vec<String> = PlanStage::ALL
         .iter()
@@ -729,7 +729,7 @@ pub fn active(reader: &mut dyn Reader) -> Result<Vec<Plan>, Error> {
     reader.query(&sql, &[])?.into_iter().map(read).collect()
 }
 
-/// How plans of an action ended: applied, and all that ended or failed.
+/// Number of applied plans of an action, and number of all its plans that ended or failed.
 pub fn record_of_action(reader: &mut dyn Reader, action: &str) -> Result<(u64, u64), Error> {
     counted(
         reader,
@@ -740,7 +740,7 @@ pub fn record_of_action(reader: &mut dyn Reader, action: &str) -> Result<(u64, u
     )
 }
 
-/// How many plans were applied to a project, and how many there were.
+/// Number of plans applied to a project, and number of all its plans.
 pub fn record_of_project(reader: &mut dyn Reader, project: &str) -> Result<(u64, u64), Error> {
     counted(
         reader,
@@ -757,7 +757,7 @@ fn counted(reader: &mut dyn Reader, sql: &str, key: &str) -> Result<(u64, u64), 
     }
 }
 
-/// How many plans were made from each action, of all actions at once.
+/// Number of plans created from each action.
 pub fn count_by_action(reader: &mut dyn Reader) -> Result<BTreeMap<String, u64>, Error> {
     reader
         .query(
@@ -769,18 +769,18 @@ pub fn count_by_action(reader: &mut dyn Reader) -> Result<BTreeMap<String, u64>,
         .collect()
 }
 
-/// What a plan was made from.
+/// Action and projects of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanSources {
-    /// The plan.
+    /// Plan id.
     pub plan: PlanId,
-    /// Its action by name; empty when it has none.
+    /// Name of its action; empty when it has none.
     pub action: String,
-    /// Its projects by name, in the order in which they were given.
+    /// Names of its projects, in the order given.
     pub projects: Vec<String>,
 }
 
-/// The ids of plans that begin with these letters, and what the plans were made from.
+/// Sources of the plans whose ids start with `prefix`.
 pub fn sources(
     reader: &mut dyn Reader,
     prefix: &str,

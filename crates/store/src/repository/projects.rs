@@ -18,7 +18,7 @@ macro_rules! columns {
     };
 }
 
-/// Reads a project; its links are read apart.
+/// Reads a project without its links, which are read separately.
 fn read(mut row: Row) -> Result<Project, Error> {
     Ok(Project {
         id: row.take()?,
@@ -87,7 +87,7 @@ pub fn insert(
     Ok(())
 }
 
-/// The project with an id.
+/// Returns the project with this id.
 pub fn get(reader: &mut dyn Reader, id: ProjectId) -> Result<Option<Project>, Error> {
     let found = reader.query_first(
         concat!(
@@ -102,7 +102,7 @@ pub fn get(reader: &mut dyn Reader, id: ProjectId) -> Result<Option<Project>, Er
         .transpose()
 }
 
-/// The project with a name.
+/// Returns the project with this name.
 pub fn with_name(reader: &mut dyn Reader, name: &Name) -> Result<Option<Project>, Error> {
     let found = reader.query_first(
         concat!("SELECT ", columns!(), " FROM projects WHERE name = ?1"),
@@ -113,7 +113,7 @@ pub fn with_name(reader: &mut dyn Reader, name: &Name) -> Result<Option<Project>
         .transpose()
 }
 
-/// Projects whose id begins with `prefix`, at most `limit`.
+/// Projects whose id starts with `prefix`, at most `limit`.
 pub fn with_prefix(
     reader: &mut dyn Reader,
     prefix: &str,
@@ -134,7 +134,7 @@ pub fn with_prefix(
         .collect()
 }
 
-/// Every project, by name.
+/// All projects, by name.
 pub fn list(reader: &mut dyn Reader) -> Result<Vec<Project>, Error> {
     let rows = reader.query(
         concat!("SELECT ", columns!(), " FROM projects ORDER BY name"),
@@ -148,17 +148,17 @@ pub fn list(reader: &mut dyn Reader) -> Result<Vec<Project>, Error> {
 /// A project that links a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkingProject {
-    /// Its id.
+    /// Project id.
     pub id: ProjectId,
-    /// Its name.
+    /// Project name.
     pub name: Name,
-    /// What it calls the resource.
+    /// Alias of the resource in the project.
     pub alias: Alias,
-    /// Whether its plans may only read it.
+    /// Whether plans of the project may only read the resource.
     pub read_only: bool,
 }
 
-/// The projects that link a resource, by name.
+/// Projects that link a resource, by name.
 pub fn linking(
     reader: &mut dyn Reader,
     resource: ResourceId,
@@ -183,7 +183,7 @@ pub fn linking(
         .collect()
 }
 
-/// Raises the version of a project whose links change.
+/// Increments the version of a project whose links change.
 fn touch(unit: &mut UnitOfWork<'_>, project: ProjectId) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -193,7 +193,7 @@ fn touch(unit: &mut UnitOfWork<'_>, project: ProjectId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Links a resource to a project. The database refuses a resource or an alias that is linked already.
+/// Links a resource to a project. The database refuses a resource or an alias that is already linked.
 pub fn link(
     unit: &mut UnitOfWork<'_>,
     project: ProjectId,
@@ -220,7 +220,7 @@ pub fn link(
     Ok(())
 }
 
-/// Takes a resource out of a project. `false` when it was not linked.
+/// Unlinks a resource from a project. Returns `false` when it was not linked.
 pub fn unlink(
     unit: &mut UnitOfWork<'_>,
     project: ProjectId,
@@ -241,7 +241,7 @@ pub fn unlink(
     Ok(touched > 0)
 }
 
-/// Removes a project; its links go with it, the resources stay. `false` when there is none.
+/// Deletes a project and its links; the resources stay. Returns `false` when it does not exist.
 pub fn delete(unit: &mut UnitOfWork<'_>, project: &Project) -> Result<bool, Error> {
     let touched = unit.execute(
         "DELETE FROM projects WHERE project_id = ?1",

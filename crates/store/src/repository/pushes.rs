@@ -1,7 +1,7 @@
-//! Where somebody is told of the updates of a task, and how far they were told.
+//! Push notification configurations of tasks and their delivery state.
 //!
-//! Each place has the number of the next update to deliver, which grows by one with each delivery: everything
-//! arrives at least once and in order, whatever process delivers it.
+//! Each configuration stores the number of the next update to deliver and advances it with each delivery, so every
+//! update is delivered at least once and in order, whichever process delivers it.
 
 use cleveragents_domain::{EventKind, NewEvent, TaskId, Timestamp};
 use serde_json::{Value, json};
@@ -12,20 +12,20 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// Where somebody is told of the updates of a task.
+/// A subscriber to the updates of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PushConfig {
-    /// Of which task.
+    /// Task whose updates are delivered.
     pub task: TaskId,
-    /// Its id, unique for the task.
+    /// Id, unique within the task.
     pub id: String,
-    /// What who asked wants.
+    /// Configuration as the client sent it.
     pub config: Value,
-    /// The number of the next update to deliver.
+    /// Number of the next update to deliver.
     pub next_number: u64,
-    /// How often that was tried in vain.
+    /// Number of failed attempts to deliver it.
     pub attempts: u64,
-    /// When it is tried again.
+    /// Time of the next attempt.
     pub next_at: Timestamp,
 }
 
@@ -46,8 +46,7 @@ fn read(mut row: Row) -> Result<PushConfig, Error> {
     })
 }
 
-/// Stores where updates go from now on; in place of what has the same id. `false` when the task has `most` others
-/// already.
+/// Stores a configuration, replacing one with the same id. Returns `false` when the task already has `most` others.
 pub fn set(
     unit: &mut UnitOfWork<'_>,
     task: &Task,
@@ -56,7 +55,7 @@ pub fn set(
     most: u64,
 ) -> Result<bool, Error> {
     let now = unit.now();
-    // Two that are added at once must not both find room.
+    // The lock keeps two concurrent inserts from both passing the limit.
     tasks::locked(unit, task.id)?;
     let others: u64 = unit
         .query_first(
@@ -77,7 +76,7 @@ pub fn set(
     Ok(true)
 }
 
-/// Where updates of a task go, by id.
+/// Configurations of a task, by id.
 pub fn of_task(reader: &mut dyn Reader, task: TaskId) -> Result<Vec<PushConfig>, Error> {
     reader
         .query(
@@ -93,7 +92,7 @@ pub fn of_task(reader: &mut dyn Reader, task: TaskId) -> Result<Vec<PushConfig>,
         .collect()
 }
 
-/// Removes where updates go. `false` when it was not there.
+/// Removes a configuration. Returns `false` when it did not exist.
 pub fn remove(unit: &mut UnitOfWork<'_>, task: TaskId, id: &str) -> Result<bool, Error> {
     let touched = unit.execute(
         "DELETE FROM push_configs WHERE task_id = ?1 AND config_id = ?2",
@@ -102,7 +101,7 @@ pub fn remove(unit: &mut UnitOfWork<'_>, task: TaskId, id: &str) -> Result<bool,
     Ok(touched == 1)
 }
 
-/// What has something to deliver, the one that waits longest first, whether or not its time has come.
+/// Configurations with undelivered updates, longest waiting first, due or not.
 pub fn undelivered(reader: &mut dyn Reader, limit: u64) -> Result<Vec<PushConfig>, Error> {
     reader
         .query(
@@ -119,7 +118,7 @@ pub fn undelivered(reader: &mut dyn Reader, limit: u64) -> Result<Vec<PushConfig
         .collect()
 }
 
-/// Takes the delivery of the next update upon oneself until a moment. `false` when another was faster.
+/// Claims the delivery of the next update until a point in time. Returns `false` when another process claimed it first.
 pub fn claim(
     unit: &mut UnitOfWork<'_>,
     push: &PushConfig,
@@ -133,7 +132,7 @@ pub fn claim(
     Ok(touched == 1)
 }
 
-/// Notes that updates before a number were delivered, or given up.
+/// Stores that the updates before a number were delivered or given up.
 pub fn delivered(
     unit: &mut UnitOfWork<'_>,
     push: &PushConfig,
@@ -161,7 +160,7 @@ pub fn delivered(
     Ok(touched == 1)
 }
 
-/// Notes that an update was not delivered and when to try again.
+/// Stores a failed delivery and the time of the next attempt.
 pub fn failed(
     unit: &mut UnitOfWork<'_>,
     push: &PushConfig,
@@ -179,7 +178,7 @@ pub fn failed(
     Ok(touched == 1)
 }
 
-/// Leaves a record of what could not be delivered, and why. Where it was to go may hold secrets and is left out.
+/// Emits an event for a failed delivery with its reason. The target may contain secrets and is left out.
 fn announce(unit: &mut UnitOfWork<'_>, push: &PushConfig, error: &str, is_given_up: bool) {
     unit.emit(NewEvent {
         kind: EventKind::TaskPushFailed,

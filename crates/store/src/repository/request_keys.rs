@@ -1,4 +1,4 @@
-//! Keys of requests: a request that is repeated with its key gets the answer of the first one.
+//! Idempotency keys: a request that is repeated with its key gets the response of the first one.
 
 use cleveragents_domain::Timestamp;
 
@@ -6,42 +6,41 @@ use crate::error::Error;
 use crate::transaction::{Reader as _, UnitOfWork};
 use crate::value::params;
 
-/// A request that its caller gave a key.
+/// A request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestKey {
-    /// Who asks. Callers do not see each other's keys.
+    /// Caller. Callers do not see each other's keys.
     pub identity: String,
-    /// The key.
+    /// Key chosen by the caller.
     pub key: String,
-    /// SHA-256 of what is asked for, in hexadecimal.
+    /// SHA-256 of the request, in hexadecimal.
     pub hash: String,
-    /// The server that is asked, as its lease is called.
+    /// Lease name of the server that handles the request.
     pub server: String,
 }
 
-/// What a request finds about its key.
+/// Result of claiming a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyClaim {
-    /// This is the first request with the key; the key is claimed.
+    /// This is the first request with the key; the key is now claimed.
     First,
-    /// The request was answered with this.
+    /// The request already has a response.
     Answered {
-        /// The status.
+        /// HTTP status of the response.
         status: u16,
-        /// What else the answer was.
+        /// Rest of the response.
         body: String,
     },
-    /// The request was begun and has no answer.
+    /// The request was started and has no response yet.
     Pending {
-        /// The server that began it.
+        /// Server that started it.
         server: String,
     },
-    /// A different request has the key.
+    /// The key belongs to a different request.
     Conflict,
 }
 
-/// Claims the key of a request, unless a request with the key was begun before. Concurrent requests wait for the unit
-/// that came first.
+/// Claims the key of a request, unless it is already claimed. Concurrent requests wait for the unit that came first.
 pub fn claim(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<KeyClaim, Error> {
     let now = unit.now();
     let inserted = unit.execute_unsettled(
@@ -64,7 +63,7 @@ pub fn claim(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<KeyClaim
         params![&request.identity, &request.key],
     )?;
     let Some(mut row) = known else {
-        // Forgotten in this moment by who had begun it.
+        // The request that held the key was forgotten just now.
         return Ok(KeyClaim::Pending {
             server: request.server.clone(),
         });
@@ -84,7 +83,7 @@ pub fn claim(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<KeyClaim
     })
 }
 
-/// Keeps the answer of a request that was begun.
+/// Stores the response of a started request.
 pub fn answer(
     unit: &mut UnitOfWork<'_>,
     request: &RequestKey,
@@ -99,7 +98,7 @@ pub fn answer(
     Ok(())
 }
 
-/// Forgets a request that was begun and had no effect, so that it can be made again.
+/// Removes the key of a started request that had no effect, so that the request can be repeated.
 pub fn forget(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<(), Error> {
     unit.execute_unsettled(
         "DELETE FROM request_keys WHERE identity = ?1 AND request_key = ?2 AND status IS NULL",
@@ -108,7 +107,7 @@ pub fn forget(unit: &mut UnitOfWork<'_>, request: &RequestKey) -> Result<(), Err
     Ok(())
 }
 
-/// Forgets requests that were begun before a moment.
+/// Removes keys of requests that were started before a point in time.
 pub fn prune(unit: &mut UnitOfWork<'_>, moment: Timestamp) -> Result<u64, Error> {
     unit.execute_unsettled(
         "DELETE FROM request_keys WHERE created_at < ?1",

@@ -1,4 +1,5 @@
-//! Resource types that are not part of the program: a definition each, and who refers to it.
+//! Custom resource types (those not built into the program): their definitions and what refers to
+//! them.
 
 use cleveragents_domain::{EventKind, NewEvent, ResourceType, TypeName};
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// The form in which definitions are stored.
+/// Version of the format in which definitions are stored.
 const FORM: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -41,7 +42,7 @@ fn read(mut row: Row) -> Result<ResourceType, Error> {
     Ok(stored.resource_type)
 }
 
-/// What a type inherits from, when that has a row too.
+/// The custom type that a type inherits from, if any; built-in types have no row.
 fn inherits_custom(declared: &ResourceType) -> Option<&str> {
     declared
         .inherits
@@ -75,7 +76,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, declared: &ResourceType) -> Result<(), 
     Ok(())
 }
 
-/// Replaces the definition of a type. `false` when there is none of this name.
+/// Replaces the definition of a type. Returns `false` when it does not exist.
 pub fn update(unit: &mut UnitOfWork<'_>, declared: &ResourceType) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -94,7 +95,7 @@ pub fn update(unit: &mut UnitOfWork<'_>, declared: &ResourceType) -> Result<bool
     Ok(touched > 0)
 }
 
-/// Every stored type, by name.
+/// All stored types, by name.
 pub fn list(reader: &mut dyn Reader) -> Result<Vec<ResourceType>, Error> {
     reader
         .query("SELECT definition FROM resource_types ORDER BY name", &[])?
@@ -103,23 +104,23 @@ pub fn list(reader: &mut dyn Reader) -> Result<Vec<ResourceType>, Error> {
         .collect()
 }
 
-/// Who refers to a type.
+/// References to a type.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TypeUsers {
-    /// The names of the resources of this type.
+    /// Names of the resources of this type.
     pub resources: Vec<String>,
-    /// The names of the types that inherit from it.
+    /// Names of the types that inherit from it.
     pub subtypes: Vec<String>,
 }
 
 impl TypeUsers {
-    /// Whether nobody does.
+    /// Whether nothing refers to the type.
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty() && self.subtypes.is_empty()
     }
 }
 
-/// Who refers to a stored type.
+/// Finds what refers to a stored type.
 pub fn users(reader: &mut dyn Reader, name: &TypeName) -> Result<TypeUsers, Error> {
     let mut names = |sql: &str| -> Result<Vec<String>, Error> {
         reader
@@ -136,7 +137,8 @@ pub fn users(reader: &mut dyn Reader, name: &TypeName) -> Result<TypeUsers, Erro
     })
 }
 
-/// Removes a type. The database refuses it while somebody refers to it. `false` when there is none.
+/// Deletes a type. The database refuses while something refers to it. Returns `false` when it does
+/// not exist.
 pub fn delete(unit: &mut UnitOfWork<'_>, name: &TypeName) -> Result<bool, Error> {
     let touched = unit.execute(
         "DELETE FROM resource_types WHERE name = ?1",

@@ -1,7 +1,7 @@
-//! Resources and the tree they form.
+//! Resources and the graph they form.
 //!
-//! A resource may lie below several others, never below itself. Whether a link would close a circle
-//! is asked by the unit of work that makes it, after [`lock`]: nobody else can link in between.
+//! A resource may have several parents, but no cycles are allowed. The unit of work that adds a
+//! link checks for a cycle after calling [`lock`], so no other unit can add a link in between.
 
 use cleveragents_domain::{
     EventKind, NewEvent, Resource, ResourceId, ResourceName, TypeName, Version,
@@ -43,8 +43,8 @@ fn many(rows: Vec<Row>) -> Result<Vec<Resource>, Error> {
     rows.into_iter().map(|mut row| read(&mut row)).collect()
 }
 
-/// Makes the unit the only one that changes resource types, resources, links and projects until it
-/// ends. What is then read stays true while the unit writes.
+/// Makes this unit the only one that changes resource types, resources, links and projects until it ends. Everything
+/// that it reads after the lock stays valid while it writes.
 pub fn lock(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     match unit.dialect().lock_registry() {
         Some(sql) => unit.query_first(sql, &[]).map(drop),
@@ -52,7 +52,7 @@ pub fn lock(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     }
 }
 
-/// The type when it has a row of its own.
+/// The type's name when it is a custom type, which has a row of its own.
 fn custom_type(type_name: &TypeName) -> Option<&str> {
     (!type_name.is_bare()).then(|| type_name.as_str())
 }
@@ -69,7 +69,7 @@ fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, resource: &Resource) {
     });
 }
 
-/// Stores a new resource; version and times are set by the unit.
+/// Stores a new resource; the unit sets version and times.
 pub fn insert(unit: &mut UnitOfWork<'_>, resource: &Resource) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -99,7 +99,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, resource: &Resource) -> Result<(), Erro
     Ok(())
 }
 
-/// Replaces what is known of a resource that is still at the version given with it.
+/// Replaces a resource if its stored version is still the given one.
 pub fn update(unit: &mut UnitOfWork<'_>, resource: &Resource) -> Result<(), Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -129,7 +129,7 @@ pub fn update(unit: &mut UnitOfWork<'_>, resource: &Resource) -> Result<(), Erro
     Ok(())
 }
 
-/// Removes a resource. The database refuses it while a project or a link refers to it.
+/// Deletes a resource. The database refuses while a project or a link refers to it.
 pub fn delete(unit: &mut UnitOfWork<'_>, resource: &Resource) -> Result<bool, Error> {
     let touched = unit.execute(
         "DELETE FROM resources WHERE resource_id = ?1",
@@ -141,7 +141,7 @@ pub fn delete(unit: &mut UnitOfWork<'_>, resource: &Resource) -> Result<bool, Er
     Ok(touched > 0)
 }
 
-/// The resource with an id.
+/// Returns the resource with this id.
 pub fn get(reader: &mut dyn Reader, id: ResourceId) -> Result<Option<Resource>, Error> {
     reader
         .query_first(
@@ -156,7 +156,7 @@ pub fn get(reader: &mut dyn Reader, id: ResourceId) -> Result<Option<Resource>, 
         .transpose()
 }
 
-/// The resource with a name.
+/// Returns the resource with this name.
 pub fn with_name(reader: &mut dyn Reader, name: &ResourceName) -> Result<Option<Resource>, Error> {
     reader
         .query_first(
@@ -167,7 +167,7 @@ pub fn with_name(reader: &mut dyn Reader, name: &ResourceName) -> Result<Option<
         .transpose()
 }
 
-/// Resources whose id begins with `prefix`, at most `limit`.
+/// Resources whose id starts with `prefix`, at most `limit`.
 pub fn with_prefix(
     reader: &mut dyn Reader,
     prefix: &str,
@@ -185,7 +185,7 @@ pub fn with_prefix(
     )?)
 }
 
-/// Resources at a place, those that people registered first, then the oldest.
+/// Resources at a location: those registered by users first, then the oldest.
 pub fn at_location(reader: &mut dyn Reader, location: &str) -> Result<Vec<Resource>, Error> {
     many(reader.query(
         concat!(
@@ -197,7 +197,7 @@ pub fn at_location(reader: &mut dyn Reader, location: &str) -> Result<Vec<Resour
     )?)
 }
 
-/// Every resource, by name.
+/// All resources, by name.
 pub fn list(reader: &mut dyn Reader) -> Result<Vec<Resource>, Error> {
     many(reader.query(
         concat!("SELECT ", columns!(), " FROM resources ORDER BY name"),
@@ -205,19 +205,19 @@ pub fn list(reader: &mut dyn Reader) -> Result<Vec<Resource>, Error> {
     )?)
 }
 
-/// One end of a link: the resource there, and whether discovery made the link.
+/// A linked resource, and whether discovery created the link.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Linked {
-    /// The resource at the other end.
+pub struct LinkedResource {
+    /// Resource at the other end.
     pub resource: Resource,
-    /// Whether discovery made the link.
+    /// Whether discovery created the link.
     pub auto_discovered: bool,
 }
 
-fn linked(rows: Vec<Row>) -> Result<Vec<Linked>, Error> {
+fn linked(rows: Vec<Row>) -> Result<Vec<LinkedResource>, Error> {
     rows.into_iter()
         .map(|mut row| {
-            Ok(Linked {
+            Ok(LinkedResource {
                 resource: read(&mut row)?,
                 auto_discovered: row.take()?,
             })
@@ -225,8 +225,8 @@ fn linked(rows: Vec<Row>) -> Result<Vec<Linked>, Error> {
         .collect()
 }
 
-/// What lies directly below a resource, by name.
-pub fn children(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<Linked>, Error> {
+/// Direct children of a resource, by name.
+pub fn children(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<LinkedResource>, Error> {
     linked(reader.query(
         concat!(
             "SELECT ",
@@ -239,8 +239,8 @@ pub fn children(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<Linked>, 
     )?)
 }
 
-/// What a resource lies directly below, discovered links first, then by id.
-pub fn parents(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<Linked>, Error> {
+/// Direct parents of a resource, discovered links first, then by id.
+pub fn parents(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<LinkedResource>, Error> {
     linked(reader.query(
         concat!(
             "SELECT ",
@@ -257,15 +257,15 @@ pub fn parents(reader: &mut dyn Reader, id: ResourceId) -> Result<Vec<Linked>, E
 /// A link between two resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// What contains.
+    /// Containing resource.
     pub parent: ResourceId,
-    /// What is contained.
+    /// Contained resource.
     pub child: ResourceId,
-    /// Whether discovery made it.
+    /// Whether discovery created the link.
     pub auto_discovered: bool,
 }
 
-/// Every link.
+/// All links.
 pub fn links(reader: &mut dyn Reader) -> Result<Vec<Link>, Error> {
     reader
         .query(
@@ -284,7 +284,7 @@ pub fn links(reader: &mut dyn Reader) -> Result<Vec<Link>, Error> {
         .collect()
 }
 
-/// The link between two resources.
+/// Returns the link between two resources.
 pub fn find_link(
     reader: &mut dyn Reader,
     parent: ResourceId,
@@ -305,24 +305,24 @@ pub fn find_link(
         .transpose()
 }
 
-/// How making a link ended.
+/// Outcome of [`link`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linking {
-    /// It is there now.
+    /// The link was created.
     Made,
-    /// It was there before.
+    /// The link already existed.
     Present,
-    /// The parent already lies below the child, or is the child: nothing was written.
+    /// The parent is the child or one of its descendants; nothing was written.
     Circle,
 }
 
-/// Whether walking down from `upper` comes to `lower`.
+/// Whether `lower` is `upper` or one of its descendants.
 pub fn reaches(
     reader: &mut dyn Reader,
     upper: ResourceId,
     lower: ResourceId,
 ) -> Result<bool, Error> {
-    // UNION, not UNION ALL: a resource is visited once however many ways lead to it.
+    // UNION, not UNION ALL: a resource is visited once, however many paths lead to it.
     let found = reader.query_first(
         "WITH RECURSIVE below (resource_id) AS ( \
              SELECT resource_id FROM resources WHERE resource_id = ?1 \
@@ -336,8 +336,8 @@ pub fn reaches(
     Ok(count > 0)
 }
 
-/// Puts a resource below another, unless that would close a circle. Locks first, so that two units
-/// cannot close one together.
+/// Links a child to a parent, unless that would create a cycle. Takes the lock first, so that two
+/// units cannot create a cycle together.
 pub fn link(unit: &mut UnitOfWork<'_>, link: Link) -> Result<Linking, Error> {
     lock(unit)?;
     if find_link(unit, link.parent, link.child)?.is_some() {
@@ -352,23 +352,23 @@ pub fn link(unit: &mut UnitOfWork<'_>, link: Link) -> Result<Linking, Error> {
          VALUES (?1, ?2, ?3, ?4)",
         params![link.parent, link.child, link.auto_discovered, now],
     )?;
-    tell_link(unit, EventKind::ResourceLinked, &link);
+    emit_link_event(unit, EventKind::ResourceLinked, &link);
     Ok(Linking::Made)
 }
 
-/// Takes a resource away from below another. `false` when it was not there.
+/// Removes a link. Returns `false` when it did not exist.
 pub fn unlink(unit: &mut UnitOfWork<'_>, link: Link) -> Result<bool, Error> {
     let touched = unit.execute(
         "DELETE FROM resource_links WHERE parent_id = ?1 AND child_id = ?2",
         params![link.parent, link.child],
     )?;
     if touched > 0 {
-        tell_link(unit, EventKind::ResourceUnlinked, &link);
+        emit_link_event(unit, EventKind::ResourceUnlinked, &link);
     }
     Ok(touched > 0)
 }
 
-fn tell_link(unit: &mut UnitOfWork<'_>, kind: EventKind, link: &Link) {
+fn emit_link_event(unit: &mut UnitOfWork<'_>, kind: EventKind, link: &Link) {
     let payload: Value = json!({"child": link.child, "auto_discovered": link.auto_discovered});
     unit.emit(NewEvent {
         kind,

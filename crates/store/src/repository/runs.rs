@@ -1,4 +1,4 @@
-//! Runs of actors: a row each, and the steps they finished.
+//! Runs of actors, one row each, and the steps they completed.
 //!
 //! A step is stored once; the key on its path refuses a second one.
 
@@ -21,7 +21,7 @@ macro_rules! columns {
     };
 }
 
-/// The condition that a run is in the namespaces of parameter `?1`, written by [`visible`].
+/// SQL condition for runs in the namespaces of parameter `?1`, which [`visible`] writes.
 macro_rules! in_namespaces {
     () => {
         "(?1 = '*' OR (?1 = '-' AND namespace <> 'local') OR REPLACE(?1, ',' || namespace || ',', '') <> ?1)"
@@ -62,26 +62,26 @@ fn read(mut row: Row) -> Result<Run, Error> {
     })
 }
 
-/// What a run begins with.
+/// Initial data of a run.
 #[derive(Debug, Clone)]
 pub struct NewRun {
-    /// Its id.
+    /// Id of the new run.
     pub id: RunId,
-    /// The namespace of the plan, project or caller that starts it.
+    /// Namespace of the plan, project or caller that starts it.
     pub namespace: String,
-    /// The actor.
+    /// Name of the actor.
     pub actor: String,
-    /// The hash of the actor's file.
+    /// Hash of the actor's file.
     pub actor_hash: String,
-    /// The files of the actor and of all that it refers to.
+    /// Files of the actor and of everything it refers to.
     pub definitions: Value,
-    /// What it begins with.
+    /// Input of the graph.
     pub input: Value,
-    /// How it is asked to run.
+    /// Options the run was requested with.
     pub options: Value,
 }
 
-/// Stores a run that begins.
+/// Stores a new run in the running state.
 pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewRun) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -107,7 +107,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewRun) -> Result<(), Error> {
     Ok(())
 }
 
-/// Marks a run that is not complete as being worked on again. `false` when it is complete, or not there.
+/// Marks an incomplete run as running again. Returns `false` when it is complete or does not exist.
 pub fn resume(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -122,7 +122,7 @@ pub fn resume(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Error> {
     Ok(touched > 0)
 }
 
-/// Stores a finished step. A step that is there already is refused by its key.
+/// Stores a completed step. The key refuses a step that is already stored.
 pub fn add_step(unit: &mut UnitOfWork<'_>, id: RunId, path: &str, step: &str) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -134,23 +134,23 @@ pub fn add_step(unit: &mut UnitOfWork<'_>, id: RunId, path: &str, step: &str) ->
     Ok(())
 }
 
-/// How a run stops.
+/// Result, error and usage of a run that stopped.
 #[derive(Debug, Clone, Default)]
-pub struct Ended {
-    /// The state it ended with, when it came to its end.
+pub struct RunResult {
+    /// Final state, when the run completed.
     pub result: Option<Value>,
-    /// Why not, and the code of that.
+    /// Error message and error code, when the run failed.
     pub error: Option<(String, String)>,
-    /// Tokens and money.
+    /// Tokens and cost.
     pub usage: TokenUsage,
-    /// Questions to models.
+    /// Number of model calls.
     pub model_calls: u64,
-    /// Calls of tools.
+    /// Number of tool calls.
     pub tool_calls: u64,
 }
 
-impl Ended {
-    /// The message and the code of the error.
+impl RunResult {
+    /// Message and code of the error.
     fn error(&self) -> (Option<&str>, Option<&str>) {
         match &self.error {
             Some((message, code)) => (Some(message), Some(code)),
@@ -159,12 +159,12 @@ impl Ended {
     }
 }
 
-/// Ends a run that is being worked on, or lets it wait. `false` when nobody works on it.
+/// Ends or suspends a running run. Returns `false` when it is not running.
 pub fn end(
     unit: &mut UnitOfWork<'_>,
     id: RunId,
     state: RunState,
-    ended: &Ended,
+    ended: &RunResult,
 ) -> Result<bool, Error> {
     let now = unit.now();
     let ended_at = (state != RunState::Waiting).then_some(now);
@@ -199,7 +199,7 @@ pub fn end(
     Ok(touched > 0)
 }
 
-/// Asks whoever works on a run to stop. `false` when it is over.
+/// Requests that the process executing a run stops. Returns `false` when the run has ended.
 pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -213,8 +213,9 @@ pub fn request_cancel(unit: &mut UnitOfWork<'_>, id: RunId) -> Result<bool, Erro
     Ok(touched > 0)
 }
 
-/// Marks a run as cancelled on which nobody works, with why and what it took. `false` when it is over.
-pub fn cancel(unit: &mut UnitOfWork<'_>, id: RunId, ended: &Ended) -> Result<bool, Error> {
+/// Marks a run that no process executes as cancelled, with its reason and usage. Returns `false` when the run has
+/// ended.
+pub fn cancel(unit: &mut UnitOfWork<'_>, id: RunId, ended: &RunResult) -> Result<bool, Error> {
     let now = unit.now();
     let (error, code) = ended.error();
     let touched = unit.execute(
@@ -252,7 +253,7 @@ fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, id: RunId, payload: Valu
     });
 }
 
-/// One run, if it is in one of the namespaces.
+/// Returns a run if it is in one of the namespaces.
 pub fn get(
     reader: &mut dyn Reader,
     namespaces: &Namespaces,
@@ -273,13 +274,13 @@ pub fn get(
         .transpose()
 }
 
-/// The namespace of a run.
+/// Namespace of a run.
 pub fn namespace(reader: &mut dyn Reader, id: RunId) -> Result<Option<String>, Error> {
     let row = reader.query_first("SELECT namespace FROM runs WHERE run_id = ?1", params![id])?;
     row.map(|mut row| row.take()).transpose()
 }
 
-/// The files that a run began with.
+/// Definition files that a run started with.
 pub fn definitions(reader: &mut dyn Reader, id: RunId) -> Result<Option<Value>, Error> {
     reader
         .query_first(
@@ -290,7 +291,7 @@ pub fn definitions(reader: &mut dyn Reader, id: RunId) -> Result<Option<Value>, 
         .transpose()
 }
 
-/// Runs in the namespaces whose id begins with `prefix`, at most `limit`.
+/// Runs in the namespaces whose id starts with `prefix`, at most `limit`.
 pub fn with_prefix(
     reader: &mut dyn Reader,
     namespaces: &Namespaces,
@@ -314,27 +315,27 @@ pub fn with_prefix(
         .collect()
 }
 
-/// Which runs to list.
+/// Filter for listing runs.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
-    /// Only those in these namespaces.
+    /// Only runs in these namespaces.
     pub visible: Namespaces,
-    /// Only those of this actor.
+    /// Only runs of this actor.
     pub actor: Option<String>,
-    /// Only those that are this far.
+    /// Only runs in this state.
     pub state: Option<RunState>,
-    /// How many to skip.
+    /// Number of runs to skip.
     pub offset: u64,
-    /// How many to give.
+    /// Maximum number of runs.
     pub limit: u64,
 }
 
-/// A page of runs, newest first, and how many match in all.
+/// A page of runs, newest first, and the total number of matches.
 #[derive(Debug, Clone)]
 pub struct RunPage {
-    /// The runs of this page, each with the number of its steps.
+    /// Runs on this page, each with its number of steps.
     pub runs: Vec<(Run, u64)>,
-    /// How many match without paging.
+    /// Number of matches on all pages.
     pub matching: u64,
 }
 
@@ -378,15 +379,15 @@ pub fn list(reader: &mut dyn Reader, filter: &RunFilter) -> Result<RunPage, Erro
 /// A stored step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredStep {
-    /// Its number, in the order in which steps were finished.
+    /// Number, in the order in which steps completed.
     pub number: u64,
-    /// What it is.
+    /// Content of the step.
     pub step: Value,
-    /// When it was stored.
+    /// Time at which it was stored.
     pub stored_at: Timestamp,
 }
 
-/// The steps of a run, in the order in which they were finished.
+/// Steps of a run, in the order in which they completed.
 pub fn steps(reader: &mut dyn Reader, id: RunId) -> Result<Vec<StoredStep>, Error> {
     reader
         .query(
@@ -404,7 +405,7 @@ pub fn steps(reader: &mut dyn Reader, id: RunId) -> Result<Vec<StoredStep>, Erro
         .collect()
 }
 
-/// How many runs an actor had in the namespaces, and what they cost together.
+/// Number of runs of an actor in the namespaces, and their total cost.
 pub fn totals(
     reader: &mut dyn Reader,
     namespaces: &Namespaces,
@@ -423,10 +424,10 @@ pub fn totals(
     Ok((row.take()?, MicroUsd(row.take()?)))
 }
 
-/// The conversations of a run: those of its steps, and the one to which calls of its nodes belong.
+/// Sessions of a run: those of its steps, and the one that tool calls of its nodes belong to.
 pub fn sessions(reader: &mut dyn Reader, id: RunId) -> Result<Vec<SessionId>, Error> {
-    // Their ids begin with the moment of the run's, as ten characters: so the owner, which has no index,
-    // is looked at for few of them.
+    // Session ids start with the ten timestamp characters of the run's id. The range limits the scan, since the owner
+    // column has no index.
     let whole = id.to_string();
     let moment = whole.get(..10).unwrap_or_default();
     let last = format!("{moment:Z<26}");
@@ -441,7 +442,7 @@ pub fn sessions(reader: &mut dyn Reader, id: RunId) -> Result<Vec<SessionId>, Er
         .collect()
 }
 
-/// Whether a run asked a model of which nobody knows what it costs.
+/// Whether a run called a model whose price is unknown.
 pub fn has_unpriced(reader: &mut dyn Reader, id: RunId) -> Result<bool, Error> {
     for session in sessions(reader, id)? {
         if turns::has_unpriced(reader, session)? {
@@ -451,7 +452,7 @@ pub fn has_unpriced(reader: &mut dyn Reader, id: RunId) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// The owner of the conversations of a run.
+/// Owner recorded on the sessions of a run.
 pub fn owner(id: RunId) -> String {
     format!("run {id}")
 }

@@ -1,8 +1,8 @@
-//! Sandboxes, what they hold and their checkpoints.
+//! Sandboxes, their members and their checkpoints.
 //!
-//! A sandbox changes state only by a statement that names the states it may come from, so of two
-//! commands that want to apply or discard it one finds it changed. A free name is the database's to
-//! judge: a partial unique index covers the sandboxes that are not over.
+//! A sandbox changes state only through a statement that names the states it may come from, so of two concurrent
+//! commands that apply or discard it, the second one fails. The database decides whether a name is free: a partial
+//! unique index covers the sandboxes that have not ended.
 
 use cleveragents_domain::{
     Checkpoint, CheckpointNumber, CheckpointReason, EventKind, NewEvent, PlanId, Sandbox,
@@ -43,44 +43,44 @@ fn read(mut row: Row) -> Result<Sandbox, Error> {
     })
 }
 
-/// A part of a sandbox: one resource and where its copy comes from.
+/// A member of a sandbox: one resource and the origin of its copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMember {
-    /// What it is called inside the sandbox.
+    /// Name of the member inside the sandbox.
     pub alias: String,
-    /// The resource it copies.
+    /// Resource it copies.
     pub resource: String,
-    /// How it is isolated.
+    /// Isolation strategy.
     pub strategy: String,
-    /// Where the real one is, as text.
+    /// Location of the original, as text.
     pub location: String,
-    /// Whether its changes may never be applied.
+    /// Whether its changes must never be applied.
     pub is_read_only: bool,
-    /// What the copy started from, as JSON text.
+    /// State that the copy started from, as JSON text.
     pub base: String,
 }
 
-/// What a new sandbox starts with.
+/// Initial data of a sandbox.
 #[derive(Debug, Clone)]
 pub struct NewSandbox {
-    /// Its id.
+    /// Id of the new sandbox.
     pub id: SandboxId,
-    /// What people call it.
+    /// Name chosen by the user.
     pub name: String,
-    /// The machine its files are on.
+    /// Machine that holds its files.
     pub machine: String,
-    /// The folder of its files, as text.
+    /// Directory of its files, as text.
     pub folder: String,
-    /// What it is made from.
+    /// Origin, such as a path or a project.
     pub origin: String,
-    /// The plan that works in it, whose changeset its history is.
+    /// Plan that works in it; the history of the sandbox is the changeset of that plan.
     pub plan: Option<PlanId>,
-    /// Its parts.
+    /// Members, in order.
     pub members: Vec<StoredMember>,
 }
 
-/// Stores a sandbox that is about to be made, with its empty history. `false` when a sandbox of this
-/// name is there already.
+/// Stores a sandbox before its files are created, with an empty history. Returns `false` when a sandbox of this name
+/// already exists.
 pub fn insert(unit: &mut UnitOfWork<'_>, new: &NewSandbox) -> Result<bool, Error> {
     let now = unit.now();
     let changeset = cleveragents_domain::ChangesetId::generate();
@@ -126,7 +126,7 @@ fn emit(unit: &mut UnitOfWork<'_>, kind: EventKind, id: SandboxId, payload: Valu
     });
 }
 
-/// The parts of a sandbox, in order.
+/// Members of a sandbox, in order.
 pub fn members(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<StoredMember>, Error> {
     reader
         .query(
@@ -148,7 +148,7 @@ pub fn members(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<StoredMembe
         .collect()
 }
 
-/// Says what the copy of a part started from, once it is made.
+/// Stores the base of a member's copy, once the copy is made.
 pub fn set_base(
     unit: &mut UnitOfWork<'_>,
     id: SandboxId,
@@ -162,7 +162,7 @@ pub fn set_base(
     Ok(())
 }
 
-/// The sandbox with an id.
+/// Returns the sandbox with this id.
 pub fn get(reader: &mut dyn Reader, id: SandboxId) -> Result<Option<Sandbox>, Error> {
     reader
         .query_first(
@@ -177,7 +177,7 @@ pub fn get(reader: &mut dyn Reader, id: SandboxId) -> Result<Option<Sandbox>, Er
         .transpose()
 }
 
-/// The sandbox of a name: the one that is not over, else the last that was.
+/// Returns the sandbox with this name: the one that has not ended, otherwise the last one.
 pub fn by_name(reader: &mut dyn Reader, name: &str) -> Result<Option<Sandbox>, Error> {
     reader
         .query_first(
@@ -193,7 +193,7 @@ pub fn by_name(reader: &mut dyn Reader, name: &str) -> Result<Option<Sandbox>, E
         .transpose()
 }
 
-/// Every sandbox, newest first; those that are over only when asked for.
+/// All sandboxes, newest first; ended ones only when requested.
 pub fn list(reader: &mut dyn Reader, with_over: bool) -> Result<Vec<Sandbox>, Error> {
     let sql = if with_over {
         concat!(
@@ -211,7 +211,7 @@ pub fn list(reader: &mut dyn Reader, with_over: bool) -> Result<Vec<Sandbox>, Er
     reader.query(sql, &[])?.into_iter().map(read).collect()
 }
 
-/// Moves a sandbox from one state to another. `false` when it is not in that state any more.
+/// Moves a sandbox from one state to another. Returns `false` when it is no longer in the first one.
 pub fn transition(
     unit: &mut UnitOfWork<'_>,
     id: SandboxId,
@@ -250,7 +250,7 @@ pub fn transition(
     Ok(true)
 }
 
-/// Remembers the position a rollback is on its way to, or that it got there.
+/// Stores the target position of a rollback in progress; `None` when the rollback is complete.
 pub fn set_rolling_back(
     unit: &mut UnitOfWork<'_>,
     id: SandboxId,
@@ -264,7 +264,7 @@ pub fn set_rolling_back(
     Ok(())
 }
 
-/// Says that a sandbox reached an earlier state.
+/// Emits the event that a sandbox was rolled back.
 pub fn announce_rollback(unit: &mut UnitOfWork<'_>, id: SandboxId, position: u64, paths: u64) {
     emit(
         unit,
@@ -284,7 +284,7 @@ pub fn add_checkpoint(
     target: Option<CheckpointNumber>,
 ) -> Result<Checkpoint, Error> {
     let now = unit.now();
-    // Locks the sandbox's row, so that two checkpoints cannot take one number.
+    // Locks the row of the sandbox, so that two checkpoints cannot get the same number.
     unit.execute(
         "UPDATE sandboxes SET updated_at = ?2 WHERE sandbox_id = ?1",
         params![id, now],
@@ -318,7 +318,7 @@ pub fn add_checkpoint(
     })
 }
 
-/// The checkpoints of a sandbox, oldest first.
+/// Checkpoints of a sandbox, oldest first.
 pub fn checkpoints(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<Checkpoint>, Error> {
     reader
         .query(
@@ -346,7 +346,7 @@ pub fn checkpoints(reader: &mut dyn Reader, id: SandboxId) -> Result<Vec<Checkpo
         .collect()
 }
 
-/// Marks the state before a rollback as returned to.
+/// Marks the rollback that this checkpoint preceded as undone.
 pub fn mark_undone(
     unit: &mut UnitOfWork<'_>,
     id: SandboxId,
@@ -359,8 +359,8 @@ pub fn mark_undone(
     Ok(())
 }
 
-/// Removes a checkpoint. `false` when there is none of this number, or it is one that stays: the
-/// sandbox as it was made, and the newest one, whose number the next is counted from.
+/// Deletes a checkpoint. Returns `false` when the number does not exist or must stay: the initial checkpoint, and the
+/// newest one, from whose number the next is counted.
 pub fn delete_checkpoint(
     unit: &mut UnitOfWork<'_>,
     id: SandboxId,

@@ -1,9 +1,8 @@
 //! Full-text search over messages.
 //!
-//! SQLite keeps an FTS5 index that is brought up to date by the search itself, so that appending
-//! never pays for it; PostgreSQL keeps a GIN index. Both variants stand here side by side. An excerpt
-//! of PostgreSQL is of the message as it was said, or without its punctuation where only that shows
-//! the match.
+//! SQLite keeps an FTS5 index that the search itself brings up to date, so that appending never pays for it; PostgreSQL
+//! keeps a GIN index. Both variants stand here side by side. On PostgreSQL an excerpt shows the original message, or
+//! the message without its punctuation where only that shows the match.
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
@@ -16,45 +15,45 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::params;
 
-/// How many messages are indexed in one unit of work, so that writers are not kept waiting.
+/// Number of messages indexed per unit of work, so that writers are not blocked for long.
 const INDEX_STEP: u64 = 5_000;
 
-/// Marks the beginning and end of a match in an excerpt.
+/// Markers for the start and end of a match in an excerpt.
 pub const MATCH_MARKS: (&str, &str) = ("\u{2}", "\u{3}");
 
-/// A message that matches.
+/// A matching message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// The session it is in.
+    /// Session of the message.
     pub session: SessionId,
-    /// What people call that session.
+    /// Name of the session.
     pub session_name: Option<SessionName>,
-    /// Its id.
+    /// Id of the message.
     pub message: MessageId,
-    /// Its number in the session.
+    /// Sequence number in the session.
     pub sequence: Sequence,
-    /// Who said it.
+    /// Role of the author.
     pub role: Role,
-    /// The words around the match, with [`MATCH_MARKS`] around each match.
+    /// Text around the match, with [`MATCH_MARKS`] around each match.
     pub excerpt: String,
-    /// How well it matches; better is greater.
+    /// Relevance; higher is better.
     pub score: f64,
-    /// When it was said.
+    /// Time of the message.
     pub created_at: Timestamp,
 }
 
-/// Which messages to search.
+/// Messages to search.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
-    /// Only this session.
+    /// Only messages of this session.
     pub session: Option<SessionId>,
-    /// Only this role.
+    /// Only messages with this role.
     pub role: Option<Role>,
-    /// Only in namespaces that may be seen.
+    /// Only messages in these namespaces.
     pub visible: Namespaces,
 }
 
-/// How far the index lags behind: messages indexed, and messages in all.
+/// Progress of the index: number of indexed messages, and number of all messages.
 pub fn lag(reader: &mut dyn Reader) -> Result<(u64, u64), Error> {
     if reader.dialect() == Dialect::Postgres {
         return Ok((0, 0));
@@ -68,7 +67,7 @@ pub fn lag(reader: &mut dyn Reader) -> Result<(u64, u64), Error> {
     Ok((row.take()?, row.take()?))
 }
 
-/// Indexes the next messages behind the mark. Says how many positions are left.
+/// Indexes the next batch of messages. Returns how many positions are left.
 pub fn index_more(unit: &mut UnitOfWork<'_>) -> Result<u64, Error> {
     let (indexed, newest) = lag(unit)?;
     if indexed >= newest {
@@ -99,7 +98,7 @@ pub fn rebuild(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Positions above the newest message may be given again: they must not count as indexed.
+/// Lowers the index mark to the newest message: SQLite may reuse positions above it, so they must not count as indexed.
 pub(super) fn forget_removed(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     if unit.dialect() == Dialect::Sqlite {
         unit.execute(
@@ -111,7 +110,7 @@ pub(super) fn forget_removed(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Messages that match, best first. On SQLite the index must be up to date.
+/// Matching messages, best first. On SQLite the index must be up to date.
 pub fn find(
     reader: &mut dyn Reader,
     query: &SearchQuery,
@@ -186,8 +185,7 @@ const fn statement(dialect: Dialect) -> &'static str {
     }
 }
 
-/// The query in the database's own language. Words hold letters and digits only, so nothing in
-/// them can be an operator.
+/// The query in the database's own syntax. Words contain letters and digits only, so none of them can be an operator.
 fn expression(dialect: Dialect, query: &SearchQuery) -> String {
     let terms = query.terms().iter().map(|term| match dialect {
         Dialect::Sqlite => {

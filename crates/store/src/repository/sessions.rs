@@ -1,4 +1,4 @@
-//! Sessions: the row that carries the next message number.
+//! Sessions. The row of a session holds the next message number.
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
 
-/// The columns of a session in the order that [`read`] takes them.
+/// Columns of a session in the order in which [`read`] takes them.
 macro_rules! columns {
     () => {
         "session_id, name, actor, namespace, automation, next_sequence, content_bytes, \
@@ -46,29 +46,28 @@ fn read(mut row: Row) -> Result<Session, Error> {
     })
 }
 
-/// What a new session starts with.
+/// Initial data of a session.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    /// What people call it.
+    /// Name chosen by the user.
     pub name: Option<SessionName>,
-    /// The actor that answers in it.
+    /// Actor that answers in it.
     pub actor: Option<ActorName>,
-    /// Where it lives.
+    /// Namespace of the session.
     pub namespace: String,
-    /// The automation profile its plans start with.
+    /// Automation profile for its plans.
     pub automation: String,
-    /// What its models used before, for an imported session.
+    /// Earlier model usage, for an imported session.
     pub usage: TokenUsage,
-    /// The session and message it is forked from.
+    /// Session and message it is forked from.
     pub forked_from: Option<(SessionId, Sequence)>,
-    /// When it was made, for an imported session.
+    /// Original creation time, for an imported session.
     pub created_at: Option<Timestamp>,
-    /// What it belongs to, such as `run 01J…`; nothing for a conversation of a person. Those that
-    /// belong to something are found by their id only.
+    /// Owner, such as `run 01J…`; `None` for a conversation of a user. Owned sessions are found only by their id.
     pub owner: Option<String>,
 }
 
-/// Stores a new, empty session. `kind` says what brought it about.
+/// Stores a new, empty session. `kind` is the event that records how it was created.
 pub fn insert(
     unit: &mut UnitOfWork<'_>,
     id: SessionId,
@@ -109,7 +108,7 @@ pub fn insert(
     Ok(())
 }
 
-/// The session with an id.
+/// Returns the session with this id.
 pub fn get(reader: &mut dyn Reader, id: SessionId) -> Result<Option<Session>, Error> {
     reader
         .query_first(
@@ -124,7 +123,7 @@ pub fn get(reader: &mut dyn Reader, id: SessionId) -> Result<Option<Session>, Er
         .transpose()
 }
 
-/// Sessions whose id begins with `prefix`, oldest first, at most `limit`.
+/// Sessions whose id starts with `prefix`, oldest first, at most `limit`.
 pub fn with_prefix(
     reader: &mut dyn Reader,
     prefix: &str,
@@ -160,10 +159,10 @@ pub fn with_name(reader: &mut dyn Reader, name: &str, limit: u64) -> Result<Vec<
         .collect()
 }
 
-/// From this many ids on, reading all of them once costs less than asking for the neighbours of each.
+/// Number of ids from which reading all ids once is cheaper than querying the neighbours of each.
 const MANY_IDS: usize = 64;
 
-/// The shortest prefix of each id that names no other session, at least eight characters.
+/// Shortest unique prefix of each id, at least eight characters.
 pub fn shown_ids(reader: &mut dyn Reader, ids: &[SessionId]) -> Result<Vec<String>, Error> {
     if ids.len() < MANY_IDS {
         return ids.iter().map(|id| shown_id(reader, *id)).collect();
@@ -204,80 +203,80 @@ fn shown_id(reader: &mut dyn Reader, id: SessionId) -> Result<String, Error> {
     Ok(shortest_prefix(&id, before.as_deref(), after.as_deref()).to_owned())
 }
 
-/// What a list is sorted by.
+/// Sort key of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SortKey {
-    /// Last change first.
+    /// Most recent change first.
     #[default]
     Updated,
     /// Newest first.
     Created,
-    /// By name, nameless ones last.
+    /// By name, unnamed sessions last.
     Name,
     /// Most messages first.
     Messages,
 }
 
-/// Which way a list runs.
+/// Sort direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
-    /// The natural way of its key.
+    /// Default direction of the key.
     #[default]
     Natural,
-    /// The other way.
+    /// Opposite direction.
     Reversed,
 }
 
-/// Which sessions to list.
+/// Filter for listing sessions.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
-    /// Only those with this actor.
+    /// Only sessions with this actor.
     pub actor: Option<ActorName>,
-    /// Only those in this namespace.
+    /// Only sessions in this namespace.
     pub namespace: Option<String>,
-    /// Only those in namespaces that may be seen.
+    /// Only sessions in visible namespaces.
     pub visible: Namespaces,
-    /// Only those whose name holds this text, in any case.
+    /// Only sessions whose name contains this text, ignoring case.
     pub name_contains: Option<String>,
-    /// Only those changed at or after this moment.
+    /// Only sessions changed at or after this time.
     pub updated_since: Option<Timestamp>,
-    /// The order.
+    /// Sort key.
     pub sort: SortKey,
-    /// Which way.
+    /// Sort direction.
     pub direction: Direction,
-    /// How many to skip.
+    /// Number of sessions to skip.
     pub offset: u64,
-    /// How many to give.
+    /// Maximum number of sessions.
     pub limit: Option<u64>,
 }
 
-/// What a list shows of a session.
+/// Summary of a session for lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedSession {
-    /// Which one.
+    /// Session id.
     pub id: SessionId,
-    /// What people call it.
+    /// Name chosen by the user.
     pub name: Option<SessionName>,
-    /// The actor that answers in it.
+    /// Actor that answers in it.
     pub actor: Option<ActorName>,
-    /// How many messages it holds.
+    /// Number of messages.
     pub message_count: u64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// A page of sessions, and how many match in all.
+/// A page of sessions and the total number of matches.
 #[derive(Debug, Clone)]
 pub struct SessionPage {
-    /// The sessions of this page.
+    /// Sessions on this page.
     pub sessions: Vec<ListedSession>,
-    /// How many match without paging.
+    /// Number of matches on all pages.
     pub matching: u64,
 }
 
-/// The filter as SQL. A parameter that is NULL lets everything through, so the text is fixed.
+/// The filter as SQL. An empty or NULL parameter matches everything, so the text is constant.
 const MATCHES: &str = " FROM sessions WHERE owner IS NULL AND (?1 = '' OR actor = ?1) AND (?2 = '' OR namespace = ?2) \
      AND (?3 = '' OR LOWER(name) LIKE LOWER(?3) ESCAPE '!') AND updated_at >= ?4 \
      AND (?5 = '*' OR (?5 = '-' AND namespace <> 'local') OR REPLACE(?5, ',' || namespace || ',', '') <> ?5)";
@@ -288,7 +287,7 @@ fn filter_params(filter: &SessionFilter) -> Result<[Param<'static>; 5], Error> {
         .as_ref()
         .map(ToString::to_string)
         .unwrap_or_default();
-    // The database lowers both sides, by the same rules.
+    // The database lowercases both sides by the same rules.
     let pattern = filter.name_contains.as_deref().map(like_text).transpose()?;
     let pattern = pattern.map(|escaped| format!("%{escaped}%"));
     Ok([
@@ -300,7 +299,7 @@ fn filter_params(filter: &SessionFilter) -> Result<[Param<'static>; 5], Error> {
     ])
 }
 
-/// Lists sessions; filter, order and page are the statement's.
+/// Lists sessions; the database filters, sorts and pages them.
 pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPage, Error> {
     use Direction::{Natural, Reversed};
     let order = match (filter.sort, filter.direction) {
@@ -335,8 +334,8 @@ pub fn list(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPa
     Ok(SessionPage { sessions, matching })
 }
 
-/// Sessions that match, the newest first, from before one on; order, offset and limit of the filter do not count. A
-/// session that is made or changed meanwhile changes nothing about the pages that follow.
+/// Matching sessions, newest first, older than `before`; sort, offset and limit of the filter are ignored. Sessions
+/// created or changed meanwhile do not shift the following pages.
 pub fn page(
     reader: &mut dyn Reader,
     filter: &SessionFilter,
@@ -355,8 +354,8 @@ pub fn page(
     reader.query(&sql, &bound)?.into_iter().map(read).collect()
 }
 
-/// Every session that matches, ordered by a number: a third of the time is saved by ordering them
-/// here instead of in SQLite. Names are left to the database, which has its own rules for letters.
+/// All matching sessions, sorted here by a number, which takes a third less time than sorting in SQLite. Sorting by
+/// name is left to the database, which has its own collation.
 fn list_all(reader: &mut dyn Reader, filter: &SessionFilter) -> Result<SessionPage, Error> {
     let mut sessions = select(reader, MATCHES, &filter_params(filter)?)?;
     let number = |session: &ListedSession| match filter.sort {
@@ -396,14 +395,14 @@ fn select(
     Ok(sessions)
 }
 
-/// Sums over all sessions.
+/// Sums over sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// How many sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
-    /// The bytes of all contents.
+    /// Total size of message contents in bytes.
     pub content_bytes: u64,
 }
 
@@ -412,7 +411,7 @@ pub fn totals(reader: &mut dyn Reader) -> Result<Totals, Error> {
     totals_in(reader, &Namespaces::All)
 }
 
-/// What there is in namespaces that may be seen.
+/// Sums over the sessions in visible namespaces.
 pub fn totals_in(reader: &mut dyn Reader, namespaces: &Namespaces) -> Result<Totals, Error> {
     let mut row = reader
         .query_first(
@@ -430,16 +429,16 @@ pub fn totals_in(reader: &mut dyn Reader, namespaces: &Namespaces) -> Result<Tot
     })
 }
 
-/// The version a writer expects to find.
+/// Version that a writer expects to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Whatever is there.
+    /// Any version.
     Any,
-    /// Exactly this one; anything else is a conflict.
+    /// Exactly this version; any other is a conflict.
     Exactly(Version),
 }
 
-/// Gives a session another name. `None` when it does not exist.
+/// Renames a session. `None` when it does not exist.
 pub fn rename(
     unit: &mut UnitOfWork<'_>,
     id: SessionId,
@@ -477,7 +476,7 @@ pub fn rename(
     read(row).map(Some)
 }
 
-/// Removes a session and its messages. Gives the session as it was, `None` when there is none.
+/// Deletes a session and its messages. Returns the deleted session; `None` when it does not exist.
 pub fn delete(unit: &mut UnitOfWork<'_>, id: SessionId) -> Result<Option<Session>, Error> {
     let for_update = unit.dialect().for_update();
     let sql = format!(
@@ -503,7 +502,7 @@ pub fn delete(unit: &mut UnitOfWork<'_>, id: SessionId) -> Result<Option<Session
     Ok(Some(session))
 }
 
-/// Adds to what a session used. `false` when it does not exist.
+/// Adds to the usage of a session. Returns `false` when it does not exist.
 pub fn add_usage(
     unit: &mut UnitOfWork<'_>,
     id: SessionId,
@@ -535,8 +534,8 @@ pub fn add_usage(
     Ok(touched > 0)
 }
 
-/// Takes the next `count` message numbers of a session, which also counts them.
-/// Gives the first, `None` when the session does not exist.
+/// Allocates the next `count` message numbers of a session and adds them to its counters. Returns the first; `None`
+/// when the session does not exist.
 pub(super) fn allocate(
     unit: &mut UnitOfWork<'_>,
     id: SessionId,
@@ -546,7 +545,7 @@ pub(super) fn allocate(
     Ok(unit.take_numbers(id, count, content_bytes)?.map(Sequence))
 }
 
-/// Sets when a session last changed, for one that was restored from elsewhere.
+/// Sets the time of the last change, for an imported session.
 pub fn restore_updated_at(
     unit: &mut UnitOfWork<'_>,
     id: SessionId,
@@ -559,7 +558,7 @@ pub fn restore_updated_at(
     Ok(())
 }
 
-/// Remembers that a session refers to a plan, with the phase and state known.
+/// Links a plan to a session, with the phase and state known.
 pub fn link_plan(unit: &mut UnitOfWork<'_>, id: SessionId, plan: &LinkedPlan) -> Result<(), Error> {
     unit.execute(
         "INSERT INTO session_plans (session_id, plan_id, phase, state) VALUES (?1, ?2, ?3, ?4) \
@@ -569,7 +568,7 @@ pub fn link_plan(unit: &mut UnitOfWork<'_>, id: SessionId, plan: &LinkedPlan) ->
     Ok(())
 }
 
-/// The plans a session refers to, with their present phase and state where they are known here.
+/// Plans linked to a session, with their current phase and state where this database has them.
 pub fn linked_plans(reader: &mut dyn Reader, id: SessionId) -> Result<Vec<LinkedPlan>, Error> {
     reader
         .query(

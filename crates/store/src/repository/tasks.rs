@@ -1,8 +1,9 @@
-//! Tasks of other agents and programs: their messages, their artifacts, and the updates that subscribers get.
+//! A2A tasks, requested by other agents and programs: their messages, their artifacts, and the updates that subscribers
+//! get.
 //!
-//! Every change is one conditional statement: nothing leaves a state that is over, and a server changes only the tasks
-//! that it works on. Updates are numbered without gap in the unit that changes the task. Messages, artifacts and updates
-//! are JSON that the caller gives and reads; this module does not know their form.
+//! Every change is one conditional statement: a task never leaves a terminal state, and a server changes only the tasks
+//! that it runs. Updates are numbered without gaps in the unit that changes the task. Messages, artifacts and updates
+//! are JSON that the caller writes and reads; this module does not know their format.
 
 use cleveragents_domain::identity::Namespaces;
 use cleveragents_domain::{EventKind, NewEvent, SessionId, TaskId, TaskKind, TaskState, Timestamp};
@@ -15,53 +16,53 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Param, Row, params};
 
-/// A task as it is stored, without its messages and artifacts.
+/// A stored task, without its messages and artifacts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
-    /// Its id.
+    /// Task id.
     pub id: TaskId,
-    /// Where it belongs.
+    /// Namespace of the task.
     pub namespace: String,
-    /// The conversation it belongs to, by the name that who asked gave it.
+    /// Id of the conversation it belongs to, as chosen by the client.
     pub context: String,
-    /// Who asked.
+    /// Caller that requested it.
     pub identity: String,
-    /// What it is.
+    /// Whether it is a turn or a plan.
     pub kind: TaskKind,
-    /// The session of the turn, or the plan.
+    /// Session of the turn, or the plan.
     pub subject: String,
-    /// How far it is.
+    /// Current state.
     pub state: TaskState,
-    /// What was said with its state.
+    /// Message that accompanied the current state.
     pub status_message: Option<Value>,
-    /// How it is to be done.
+    /// Options for executing it.
     pub metadata: Value,
-    /// The server that works on it.
+    /// Server that runs it.
     pub runner: String,
-    /// How many updates it has: the number of the next one.
+    /// Number of updates so far, which is the number of the next one.
     pub update_count: u64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When its state changed the last time.
+    /// Time of the last state change.
     pub status_at: Timestamp,
 }
 
-/// What a task begins with.
+/// Initial data of a task.
 #[derive(Debug, Clone)]
 pub struct NewTask {
-    /// Its id.
+    /// Id of the new task.
     pub id: TaskId,
-    /// Where it belongs.
+    /// Namespace of the task.
     pub namespace: String,
-    /// The conversation it belongs to.
+    /// Conversation it belongs to.
     pub context: String,
-    /// What it is.
+    /// Whether it is a turn or a plan.
     pub kind: TaskKind,
-    /// The session of the turn, or the plan.
+    /// Session of the turn, or the plan.
     pub subject: String,
-    /// How it is to be done.
+    /// Options for executing it.
     pub metadata: Value,
-    /// The server that works on it.
+    /// Server that runs it.
     pub runner: String,
 }
 
@@ -101,7 +102,7 @@ fn read(mut row: Row) -> Result<Task, Error> {
     })
 }
 
-/// The session of a context.
+/// Session of a context.
 pub fn context(
     reader: &mut dyn Reader,
     namespace: &str,
@@ -114,7 +115,8 @@ pub fn context(
     row.map(|mut row| row.take()).transpose()
 }
 
-/// Gives a context its session. `false` when it has one, or when the session has another context.
+/// Assigns a session to a context. Returns `false` when the context already has one, or the session belongs to another
+/// context.
 pub fn add_context(
     unit: &mut UnitOfWork<'_>,
     namespace: &str,
@@ -130,7 +132,7 @@ pub fn add_context(
     Ok(added == 1)
 }
 
-/// Stores a task that was taken on, with the message that asked for it.
+/// Stores an accepted task with the message that requested it.
 pub fn insert(
     unit: &mut UnitOfWork<'_>,
     new: &NewTask,
@@ -180,7 +182,7 @@ pub fn insert(
     })
 }
 
-/// The task with an id.
+/// Returns the task with this id.
 pub fn get(reader: &mut dyn Reader, id: TaskId) -> Result<Option<Task>, Error> {
     reader
         .query_first(
@@ -191,7 +193,7 @@ pub fn get(reader: &mut dyn Reader, id: TaskId) -> Result<Option<Task>, Error> {
         .transpose()
 }
 
-/// The task with an id, which nobody else changes until the unit ends.
+/// Returns the task with this id and locks it until the unit ends.
 pub(super) fn locked(unit: &mut UnitOfWork<'_>, id: TaskId) -> Result<Option<Task>, Error> {
     let sql = format!(
         concat!("SELECT ", columns!(), " FROM tasks WHERE task_id = ?1{}"),
@@ -200,7 +202,7 @@ pub(super) fn locked(unit: &mut UnitOfWork<'_>, id: TaskId) -> Result<Option<Tas
     unit.query_first(&sql, params![id])?.map(read).transpose()
 }
 
-/// Adds a message.
+/// Adds a message to a task.
 pub fn add_message(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
@@ -217,7 +219,7 @@ pub fn add_message(
     Ok(())
 }
 
-/// The messages of a task, in order; the last `limit` of them.
+/// Messages of a task, in order; only the last `limit` of them.
 pub fn messages<T: DeserializeOwned>(
     reader: &mut dyn Reader,
     id: TaskId,
@@ -237,20 +239,20 @@ pub fn messages<T: DeserializeOwned>(
 
 /// A change of a task's state.
 pub struct StateChange<'a> {
-    /// The state it must be in: any of these.
+    /// States it may come from.
     pub from: &'a [TaskState],
-    /// The server that must be the one that works on it; nobody in particular when left out.
+    /// Server that must be running it; any when `None`.
     pub runner: Option<&'a str>,
-    /// The state it comes into.
+    /// New state.
     pub to: TaskState,
-    /// The agent's message about the new state.
+    /// Message of the agent about the new state.
     pub message: Option<&'a Value>,
-    /// Writes the update for subscribers, as JSON, from the changed task.
+    /// Serializes the update for subscribers as JSON, from the changed task.
     pub update: &'a dyn Fn(&Task) -> Result<String, Error>,
 }
 
-/// Changes the state of a task and stores the update. `None` when it is not there, or not in a state for this, or
-/// another server works on it. The message about the state before becomes one of the task's messages.
+/// Changes the state of a task and stores the update. `None` when the task does not exist, is in none of the expected
+/// states, or runs on another server. The message of the previous state becomes one of the task's messages.
 pub fn change_state(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
@@ -318,17 +320,17 @@ fn add_update(
 
 /// A new artifact of a task, or a change of one.
 pub struct ArtifactChange<'a> {
-    /// The server that must be the one that works on it.
+    /// Server that must be running the task.
     pub runner: &'a str,
-    /// Which artifact.
+    /// Artifact id.
     pub artifact_id: &'a str,
-    /// Writes the artifact, as JSON, from what is stored of it.
+    /// Serializes the artifact as JSON, from its stored version.
     pub artifact: &'a dyn Fn(Option<&str>) -> Result<String, Error>,
-    /// Writes the update for subscribers, as JSON.
+    /// Serializes the update for subscribers as JSON.
     pub update: &'a dyn Fn(&Task) -> Result<String, Error>,
 }
 
-/// Stores an artifact of a task and the update. `None` when the task is over, or another server works on it.
+/// Stores an artifact of a task and the update. `None` when the task has ended or runs on another server.
 pub fn write_artifact(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
@@ -366,7 +368,7 @@ pub fn write_artifact(
     Ok(Some(task))
 }
 
-/// The artifacts of a task, in the order in which they were begun.
+/// Artifacts of a task, in the order in which they were started.
 pub fn artifacts<T: DeserializeOwned>(
     reader: &mut dyn Reader,
     id: TaskId,
@@ -381,7 +383,7 @@ pub fn artifacts<T: DeserializeOwned>(
         .collect()
 }
 
-/// Stores how a task is to be done, and its session or plan when that is known only later.
+/// Stores the options of a task, and its session or plan when that becomes known only later.
 pub fn set_subject(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
@@ -397,7 +399,7 @@ pub fn set_subject(
     Ok(touched == 1)
 }
 
-/// Takes over a task from a server that is dead. `false` when another was faster, or the task is over.
+/// Takes over a task from a dead server. Returns `false` when another server was faster, or the task has ended.
 pub fn take_over(
     unit: &mut UnitOfWork<'_>,
     id: TaskId,
@@ -412,7 +414,7 @@ pub fn take_over(
     Ok(touched == 1)
 }
 
-/// Tasks that somebody works on, or died doing so, the oldest first.
+/// Tasks that a server runs, or was running when it died, oldest first.
 pub fn open(reader: &mut dyn Reader) -> Result<Vec<Task>, Error> {
     reader
         .query(
@@ -428,7 +430,7 @@ pub fn open(reader: &mut dyn Reader) -> Result<Vec<Task>, Error> {
         .collect()
 }
 
-/// The updates from a number on, in order, at most `limit`.
+/// Updates from a number on, in order, at most `limit`.
 pub fn updates<T: DeserializeOwned>(
     reader: &mut dyn Reader,
     id: TaskId,
@@ -446,22 +448,22 @@ pub fn updates<T: DeserializeOwned>(
         .collect()
 }
 
-/// Which tasks are listed.
+/// Filter for listing tasks.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
-    /// What may be seen.
+    /// Visible namespaces.
     pub visible: Namespaces,
-    /// Only of this namespace.
+    /// Only tasks in this namespace.
     pub namespace: Option<String>,
-    /// Only of this context.
+    /// Only tasks of this context.
     pub context: Option<String>,
-    /// Only in this state.
+    /// Only tasks in this state.
     pub state: Option<TaskState>,
-    /// Only whose state changed at this moment or later.
+    /// Only tasks whose state changed at this time or later.
     pub since: Option<Timestamp>,
-    /// Only what comes after this task, which is the last of the page before.
+    /// Only tasks after this one, which is the last of the previous page.
     pub after: Option<(Timestamp, String)>,
-    /// How many.
+    /// Maximum number of tasks.
     pub limit: u64,
 }
 
@@ -469,7 +471,7 @@ const MATCHES: &str = " FROM tasks WHERE (?1 = '' OR context_id = ?1) AND (?2 = 
      AND status_at >= ?3 AND (?4 = '*' OR (?4 = '-' AND namespace <> 'local') \
      OR REPLACE(?4, ',' || namespace || ',', '') <> ?4) AND (?5 = '' OR namespace = ?5)";
 
-/// Tasks, those whose state changed last first, and how many match without paging.
+/// Lists tasks, most recent state change first, with the number of matches on all pages.
 pub fn list(reader: &mut dyn Reader, filter: &TaskFilter) -> Result<(Vec<Task>, u64), Error> {
     let mut bound = vec![
         Param::from(filter.context.clone().unwrap_or_default()),

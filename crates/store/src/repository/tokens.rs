@@ -1,4 +1,4 @@
-//! Tokens with which a server is called. Only the hash of a secret is stored.
+//! API tokens with which clients call a server. Only the hash of a secret is stored.
 
 use std::collections::BTreeSet;
 
@@ -10,33 +10,33 @@ use crate::error::Error;
 use crate::transaction::{Reader, UnitOfWork};
 use crate::value::{Row, params};
 
-/// A token as it is stored.
+/// A stored API token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Its id.
+    /// Token id.
     pub id: TokenId,
-    /// What it is called, and who its caller is in what is written down.
+    /// Name, recorded as the caller in events and the audit log.
     pub name: String,
     /// SHA-256 of the secret, in hexadecimal.
     pub secret_hash: String,
-    /// What it may be used for.
+    /// Allowed uses.
     pub scopes: BTreeSet<Scope>,
-    /// The roles it has.
+    /// Granted roles.
     pub grants: Vec<Grant>,
-    /// Who made it.
+    /// Identity that created it.
     pub created_by: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// From when on it is not taken any more.
+    /// Time from which it is rejected.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Time of revocation.
     pub revoked_at: Option<Timestamp>,
-    /// When it was used the last time, to within minutes.
+    /// Time of the last use, accurate to minutes.
     pub last_used_at: Option<Timestamp>,
 }
 
 impl Token {
-    /// Whether it is taken at a moment.
+    /// Whether it is accepted at a point in time.
     pub fn is_valid_at(&self, moment: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| moment < end)
     }
@@ -79,7 +79,7 @@ fn with_grants(reader: &mut dyn Reader, mut token: Token) -> Result<Token, Error
     Ok(token)
 }
 
-/// Stores a new token. Gives `false` when a token that is not revoked has its name.
+/// Stores a new token. Returns `false` when an unrevoked token has its name.
 pub fn insert(unit: &mut UnitOfWork<'_>, token: &Token) -> Result<bool, Error> {
     let other = unit.query_first(
         "SELECT 1 FROM tokens WHERE name = ?1 AND revoked_at IS NULL",
@@ -115,7 +115,7 @@ pub fn insert(unit: &mut UnitOfWork<'_>, token: &Token) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Revokes a token for ever. Gives `false` when it does not exist or was revoked before.
+/// Revokes a token permanently. Returns `false` when it does not exist or was already revoked.
 pub fn revoke(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<bool, Error> {
     let now = unit.now();
     let count = unit.execute(
@@ -125,7 +125,7 @@ pub fn revoke(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<bool, Error> {
     Ok(count == 1)
 }
 
-/// Notes that a token was used.
+/// Records the use of a token.
 pub fn used(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<(), Error> {
     let now = unit.now();
     unit.execute(
@@ -136,7 +136,7 @@ pub fn used(unit: &mut UnitOfWork<'_>, id: TokenId) -> Result<(), Error> {
     Ok(())
 }
 
-/// The token with the hash of a secret.
+/// Returns the token with this secret hash.
 pub fn by_hash(reader: &mut dyn Reader, secret_hash: &str) -> Result<Option<Token>, Error> {
     let row = reader.query_first(
         concat!("SELECT ", columns!(), " FROM tokens WHERE secret_hash = ?1"),
@@ -146,7 +146,7 @@ pub fn by_hash(reader: &mut dyn Reader, secret_hash: &str) -> Result<Option<Toke
         .transpose()
 }
 
-/// All tokens, the newest first, those that were revoked too if asked for.
+/// All tokens, newest first, with revoked ones on request.
 pub fn list(reader: &mut dyn Reader, with_revoked: bool) -> Result<Vec<Token>, Error> {
     let rows = reader.query(
         concat!(

@@ -1,6 +1,6 @@
 //! Turns: a row while a turn runs, and its steps as they happen.
 //!
-//! A unique index allows one running turn a session.
+//! A unique index allows one running turn per session.
 
 use cleveragents_domain::{EventKind, NewEvent, SessionId, Turn, TurnId, TurnState};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn read(mut row: Row) -> Result<Turn, Error> {
     })
 }
 
-/// Begins a turn with its first step, a message as JSON.
+/// Starts a turn with its first step, a message as JSON.
 pub fn begin(
     unit: &mut UnitOfWork<'_>,
     id: TurnId,
@@ -56,7 +56,7 @@ pub fn begin(
     Ok(())
 }
 
-/// Remembers that a turn has an answer of which nobody knows what it cost.
+/// Marks that a turn has a response whose cost is unknown.
 pub fn mark_unpriced(unit: &mut UnitOfWork<'_>, id: TurnId) -> Result<(), Error> {
     unit.execute(
         "UPDATE turns SET is_cost_partial = 1 WHERE turn_id = ?1 AND is_cost_partial = 0",
@@ -65,7 +65,7 @@ pub fn mark_unpriced(unit: &mut UnitOfWork<'_>, id: TurnId) -> Result<(), Error>
     Ok(())
 }
 
-/// Whether a conversation has an answer of which nobody knows what it cost.
+/// Whether a session has a response whose cost is unknown.
 pub fn has_unpriced(reader: &mut dyn Reader, session: SessionId) -> Result<bool, Error> {
     let found = reader.query_first(
         "SELECT turn_id FROM turns WHERE session_id = ?1 AND is_cost_partial = 1 LIMIT 1",
@@ -88,7 +88,7 @@ pub fn add_step(
     Ok(())
 }
 
-/// Notes at a step of a turn what is to be kept of the question that it asks, for whoever asks it again.
+/// Attaches a note to a step: data about its model request that a retry needs.
 pub fn note(unit: &mut UnitOfWork<'_>, id: TurnId, number: u64, note: &Value) -> Result<(), Error> {
     let found = unit.query_first(
         "SELECT message FROM turn_steps WHERE turn_id = ?1 AND number = ?2",
@@ -107,15 +107,15 @@ pub fn note(unit: &mut UnitOfWork<'_>, id: TurnId, number: u64, note: &Value) ->
     Ok(())
 }
 
-/// What was noted at a step.
+/// The note attached to a step.
 pub fn noted(step: &Value) -> Option<&Value> {
     step.get(NOTED)
 }
 
-/// Where a step has what was noted at it, beside the message.
+/// JSON key of the note, next to the message of a step.
 const NOTED: &str = "noted";
 
-/// Remembers the sandbox that a turn acts in.
+/// Stores the sandbox that a turn works in.
 pub fn set_sandbox(unit: &mut UnitOfWork<'_>, id: TurnId, sandbox: &str) -> Result<(), Error> {
     unit.execute(
         "UPDATE turns SET sandbox = ?2 WHERE turn_id = ?1",
@@ -124,7 +124,7 @@ pub fn set_sandbox(unit: &mut UnitOfWork<'_>, id: TurnId, sandbox: &str) -> Resu
     Ok(())
 }
 
-/// Ends a running turn. `false` when it is not running.
+/// Ends a running turn. Returns `false` when it is not running.
 pub fn end(unit: &mut UnitOfWork<'_>, turn: &Turn, error: Option<&str>) -> Result<bool, Error> {
     let now = unit.now();
     let state = match error {
@@ -144,7 +144,7 @@ pub fn end(unit: &mut UnitOfWork<'_>, turn: &Turn, error: Option<&str>) -> Resul
     Ok(touched > 0)
 }
 
-/// The turn of a session that is running, or was when its process died.
+/// The turn of a session that is running, or was running when its process died.
 pub fn running(reader: &mut dyn Reader, session: SessionId) -> Result<Option<Turn>, Error> {
     reader
         .query_first(
@@ -159,7 +159,7 @@ pub fn running(reader: &mut dyn Reader, session: SessionId) -> Result<Option<Tur
         .transpose()
 }
 
-/// The turns of a session, oldest first.
+/// Turns of a session, oldest first.
 pub fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<Vec<Turn>, Error> {
     reader
         .query(
@@ -175,7 +175,7 @@ pub fn of_session(reader: &mut dyn Reader, session: SessionId) -> Result<Vec<Tur
         .collect()
 }
 
-/// The steps of a turn, in order.
+/// Steps of a turn, in order.
 pub fn steps(reader: &mut dyn Reader, id: TurnId) -> Result<Vec<Value>, Error> {
     reader
         .query(

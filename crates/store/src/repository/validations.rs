@@ -1,4 +1,4 @@
-//! Validations at work: what ties them to resources, and what they found about plans.
+//! Attachments of validations to resources, and validation results of plans.
 
 use cleveragents_domain::{
     Attachment, EventKind, NewEvent, PlanId, ProjectId, ResourceId, Timestamp, ValidationMode,
@@ -29,8 +29,8 @@ fn read_attachment(mut row: Row) -> Result<Attachment, Error> {
     })
 }
 
-/// Ties a validation to a resource. `false` when it is tied to it already in the same place with the
-/// same arguments. Its moment is that of the unit.
+/// Attaches a validation to a resource. Returns `false` when the same attachment with the same arguments already
+/// exists. Its time is that of the unit.
 pub fn attach(unit: &mut UnitOfWork<'_>, new: &Attachment) -> Result<bool, Error> {
     let now = unit.now();
     let touched = unit.execute(
@@ -55,7 +55,7 @@ pub fn attach(unit: &mut UnitOfWork<'_>, new: &Attachment) -> Result<bool, Error
     Ok(touched > 0)
 }
 
-/// Unties a validation. `false` when it is not tied any more.
+/// Detaches a validation. Returns `false` when it is no longer attached.
 pub fn detach(unit: &mut UnitOfWork<'_>, attachment: &Attachment) -> Result<bool, Error> {
     let touched = unit.execute(
         "DELETE FROM validation_attachments WHERE attachment_id = ?1",
@@ -79,7 +79,7 @@ fn announce(unit: &mut UnitOfWork<'_>, kind: EventKind, attachment: &Attachment)
     });
 }
 
-/// Attachments whose id begins with `prefix`, at most `limit`.
+/// Attachments whose id starts with `prefix`, at most `limit`.
 pub fn with_prefix(
     reader: &mut dyn Reader,
     prefix: &str,
@@ -101,16 +101,16 @@ pub fn with_prefix(
         .collect()
 }
 
-/// Which attachments are meant; those that fit all that is given.
+/// Filter for attachments; all given conditions must match.
 #[derive(Debug, Clone, Default)]
 pub struct AttachmentFilter {
-    /// Of this validation.
+    /// Only attachments of this validation.
     pub validation: Option<String>,
-    /// To this resource.
+    /// Only attachments to this resource.
     pub resource: Option<ResourceId>,
-    /// In this project.
+    /// Only attachments in this project.
     pub project: Option<ProjectId>,
-    /// In this plan.
+    /// Only attachments in this plan.
     pub plan: Option<PlanId>,
 }
 
@@ -126,7 +126,7 @@ impl AttachmentFilter {
     }
 }
 
-/// The attachments that a filter leaves, oldest first.
+/// Matching attachments, oldest first.
 pub fn attachments(
     reader: &mut dyn Reader,
     filter: &AttachmentFilter,
@@ -154,14 +154,14 @@ macro_rules! result_columns {
     };
 }
 
-/// A stored result with its number and moment.
+/// A stored result with its number and time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredResult {
-    /// Its number in the plan, from 0.
+    /// Number in the plan, from 0.
     pub number: u64,
-    /// What was found.
+    /// The validation result.
     pub result: ValidationResult,
-    /// When.
+    /// Time at which it was stored.
     pub created_at: Timestamp,
 }
 
@@ -201,13 +201,13 @@ fn read_result(mut row: Row) -> Result<StoredResult, Error> {
     })
 }
 
-/// Adds what a validation found to a plan and gives its number. `None` when there is no such plan.
+/// Adds a validation result to a plan and returns its number. `None` when the plan does not exist.
 pub fn record(
     unit: &mut UnitOfWork<'_>,
     plan: PlanId,
     result: &ValidationResult,
 ) -> Result<Option<u64>, Error> {
-    // Whoever else records for this plan waits here, so that numbers are given one by one.
+    // The update locks the plan, so that concurrent results are numbered one by one.
     let is_there = unit.execute(
         "UPDATE plans SET updated_at = updated_at WHERE plan_id = ?1",
         params![plan],
@@ -263,7 +263,7 @@ pub fn record(
     Ok(Some(number))
 }
 
-/// All that validations found about a plan, oldest first.
+/// Validation results of a plan, oldest first.
 pub fn results(reader: &mut dyn Reader, plan: PlanId) -> Result<Vec<StoredResult>, Error> {
     reader
         .query(

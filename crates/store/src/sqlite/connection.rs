@@ -1,4 +1,4 @@
-//! Opening an SQLite connection the one right way, and speaking to it.
+//! Opens SQLite connections with the required settings, and runs statements on them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,10 +15,10 @@ use crate::error::Error;
 use crate::transaction::{Reader, Transaction};
 use crate::value::{Param, Row, Value};
 
-/// How many compiled statements a connection keeps.
+/// Number of prepared statements cached per connection.
 const STATEMENTS: usize = 128;
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Write,
@@ -53,7 +53,7 @@ pub(super) fn open_memory(limit: Duration) -> Result<Connection, Error> {
 fn configure(mut connection: Connection, limit: Duration) -> rusqlite::Result<Connection> {
     connection.busy_handler(Some(patience(limit)))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Otherwise a statement is made anew for each value that it is given.
+    // Otherwise SQLite re-prepares a statement for each bound value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;
@@ -62,7 +62,7 @@ fn configure(mut connection: Connection, limit: Duration) -> rusqlite::Result<Co
     Ok(connection)
 }
 
-/// Waits for another process with jittered, growing pauses, up to the limit.
+/// Busy handler: waits for other processes with jittered, growing pauses, up to `limit`.
 fn patience(limit: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut started = Instant::now();
     move |attempt| {
@@ -77,7 +77,7 @@ fn patience(limit: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     }
 }
 
-/// A pause of up to so many milliseconds, different for every caller.
+/// A random pause of up to `milliseconds`, different for every caller.
 pub(super) fn jitter(milliseconds: u32) -> Duration {
     let noise = SystemTime::UNIX_EPOCH
         .elapsed()
@@ -85,7 +85,7 @@ pub(super) fn jitter(milliseconds: u32) -> Duration {
     Duration::from_micros(u64::from(50 + noise / 7 % (milliseconds * 1000)))
 }
 
-/// Makes a file that only its owner can read, if it is not there yet. Failures name the database.
+/// Creates a file that only its owner can read, if it does not exist. Errors name the database.
 pub(super) fn create_private(path: &Path, database: &Path) -> Result<File, Error> {
     OpenOptions::new()
         .create(true)
@@ -102,10 +102,10 @@ pub(super) fn is_write_ahead(connection: &Connection) -> Result<bool, Error> {
         .map_err(|error| translate(place(connection), error))
 }
 
-/// Turns a new file into a write-ahead database that can give space back.
+/// Turns a new file into a write-ahead database that can release space.
 ///
-/// SQLite needs the file alone for this and does not wait for it by itself, while another process
-/// may just be looking whether the file is ready.
+/// SQLite needs exclusive access for this and does not wait for it by itself, while another process
+/// may just be checking whether the file is ready.
 pub(super) fn switch_to_write_ahead(connection: &Connection, limit: Duration) -> Result<(), Error> {
     let started = Instant::now();
     while !is_write_ahead(connection)? {
@@ -121,7 +121,7 @@ pub(super) fn switch_to_write_ahead(connection: &Connection, limit: Duration) ->
     Ok(())
 }
 
-/// Whether the log stays a file of its own when the last connection closes.
+/// Sets whether the log stays a separate file when the last connection closes.
 pub(super) fn keep_log_on_close(connection: &Connection, keep: bool) -> Result<(), Error> {
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)
@@ -232,11 +232,11 @@ impl Transaction for SqliteTransaction<'_> {
         self.counters.as_deref_mut()
     }
 
-    fn settle(&mut self) -> Result<(), Error> {
+    fn write_counters(&mut self) -> Result<(), Error> {
         let (connection, place) = (self.connection, self.place);
         match self.counters.as_deref_mut() {
             Some(counters) if !counters.is_empty() => {
-                counters.settle(|sql, params| execute(connection, place, sql, params))
+                counters.write(|sql, params| execute(connection, place, sql, params))
             }
             _ => Ok(()),
         }
@@ -256,7 +256,7 @@ fn execute(
         .map_err(|error| translate(place, error))
 }
 
-/// Names an SQLite failure by what a person can do about it.
+/// Maps a SQLite error to the store error with a hint for users.
 pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
     let rusqlite::Error::SqliteFailure(failure, message) = &error else {
         return match error {
@@ -294,7 +294,7 @@ pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
             reason,
         },
         ErrorCode::CannotOpen if is_full(place) => Error::DiskFull,
-        // The log cannot be made beside the file.
+        // The log cannot be created next to the file.
         ErrorCode::CannotOpen if is_in_closed_folder(place) => Error::ReadOnly {
             database: place.to_owned(),
             reason,
@@ -305,13 +305,13 @@ pub(crate) fn translate(place: &str, error: rusqlite::Error) -> Error {
     }
 }
 
-/// Whether a database is there but nothing can be made beside it.
+/// Whether a database exists in a directory where no file can be created.
 fn is_in_closed_folder(place: &str) -> bool {
     let folder = Path::new(place).parent().unwrap_or_else(|| Path::new("."));
     Path::new(place).is_file() && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err()
 }
 
-/// Whether the disk under a database has no room left for another page.
+/// Whether the disk of a database has no room for another page.
 fn is_full(place: &str) -> bool {
     let folder = Path::new(place).parent().unwrap_or_else(|| Path::new("."));
     rustix::fs::statvfs(folder)

@@ -1,7 +1,7 @@
-//! The embedded engine: one writing connection behind a group commit, a pool of readers.
+//! The embedded engine: one writing connection behind a group commit, and a pool of readers.
 //!
-//! Write-ahead log, `synchronous=FULL`, foreign keys on, every write in `BEGIN IMMEDIATE`. A
-//! database in memory has a single connection for both; it lives as long as its engine.
+//! Write-ahead log, `synchronous=FULL`, foreign keys on, every write in `BEGIN IMMEDIATE`. An in-memory database has a
+//! single connection for both; it lives as long as its engine.
 
 mod connection;
 mod repair;
@@ -29,20 +29,20 @@ use crate::url::Target;
 /// The oldest SQLite that does not corrupt a write-ahead log under concurrent writers.
 const SQLITE_MINIMUM: (i32, &str) = (3_051_003, "3.51.3");
 
-/// The most units that share a commit.
+/// Maximum number of units that share a commit.
 const BATCH_MAXIMUM: usize = 1024;
 
-/// An SQLite database in use.
+/// An open SQLite database.
 pub(crate) struct SqliteEngine {
-    // Before the writer: the last connection to close folds the log into the file, and a reader
-    // cannot. A log left behind would be lost by whoever copies the file alone.
+    // Declared before the writer, so that it is dropped first: the last connection to close merges the log into the
+    // file, and a reader cannot do that. A log left behind would be lost to anyone who copies only the database file.
     readers: Option<Pool<OpenReader>>,
     writer: GroupCommit<SqliteWriter, WaitForCompany>,
-    /// The file that is open; nothing for a database in memory.
+    /// The open file; `None` for an in-memory database.
     file: Option<OpenFile>,
 }
 
-/// The file of a database, as it was when it was opened.
+/// Identity of a database file at the time it was opened.
 struct OpenFile {
     path: PathBuf,
     device: u64,
@@ -50,7 +50,7 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    fn of(path: PathBuf) -> Result<Self, Error> {
+    fn from_path(path: PathBuf) -> Result<Self, Error> {
         let found = path
             .metadata()
             .map_err(|error| Error::file(&path, &error))?;
@@ -61,8 +61,8 @@ impl OpenFile {
         })
     }
 
-    /// Fails when another file, or none, is at the path now. An open file outlives its name, so SQLite would go on
-    /// with one that nobody finds again.
+    /// Fails when the path now leads to another file, or to none. An open file outlives its name, so SQLite would keep
+    /// writing to a file that no later process can open.
     fn check(&self) -> Result<(), Error> {
         match self.path.metadata() {
             Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => Ok(()),
@@ -93,7 +93,7 @@ impl SqliteEngine {
             ));
         }
         let connection = prepare_file(&path, options, policy)?;
-        let file = OpenFile::of(path.clone())?;
+        let file = OpenFile::from_path(path.clone())?;
         let writer =
             SqliteWriter::new(connection, path.display().to_string(), options.busy_timeout);
         let readers = Pool::new(
@@ -122,8 +122,8 @@ impl SqliteEngine {
         })
     }
 
-    /// Runs a unit of work, together with others that come at the same time. Nothing is acknowledged that went to a
-    /// file which was replaced or deleted.
+    /// Runs a unit of work, together with others that arrive at the same time. A write to a file that was replaced or
+    /// deleted is never acknowledged.
     pub(crate) fn write(&self, mut unit: Box<dyn Unit>) -> Box<dyn Unit> {
         if let Err(error) = self.check_file() {
             unit.fail(error);
@@ -140,7 +140,7 @@ impl SqliteEngine {
         self.file.as_ref().map_or(Ok(()), OpenFile::check)
     }
 
-    /// Reads from one consistent state.
+    /// Reads from one consistent snapshot.
     pub(crate) fn read<T, E: From<Error>>(
         &self,
         work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
@@ -176,8 +176,8 @@ fn check_version(number: i32, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens a file, making and migrating it when needed. Whoever comes first does so under a lock
-/// beside the file; when nothing is to be done nobody waits.
+/// Opens a file, creating and migrating it when needed. The first process does so under a lock file next to the
+/// database; when nothing needs to be done, no process waits.
 fn prepare_file(
     path: &std::path::Path,
     options: &Options,
@@ -190,7 +190,7 @@ fn prepare_file(
         if policy == Policy::Inspect {
             return Ok(connection);
         }
-        // A database that is refused must stay as it is: closing must not fold its log into it.
+        // A refused database must stay unchanged: closing must not merge its log into it.
         connection::keep_log_on_close(&connection, true)?;
         if migrate::sqlite_is_current(&connection)? && connection::is_write_ahead(&connection)? {
             connection::keep_log_on_close(&connection, false)?;
@@ -208,9 +208,8 @@ fn prepare_file(
     Ok(connection)
 }
 
-/// Refuses a file that holds something but is shorter than any database. SQLite would take it for
-/// an empty one and write over it. Only the length is looked at: opening the file here and closing
-/// it again would take the locks of this process off it.
+/// Refuses a non-empty file that is shorter than any database. SQLite would take it for an empty one and overwrite it.
+/// Only the length is read: opening and closing the file here would drop the POSIX locks that this process holds on it.
 fn refuse_short_file(path: &std::path::Path) -> Result<(), Error> {
     const SHORTEST: u64 = 512;
     let length = path.metadata().map_or(0, |file| file.len());
@@ -227,7 +226,7 @@ fn lock_beside(path: &std::path::Path, limit: Duration) -> Result<std::fs::File,
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let lock_path = PathBuf::from(name);
-    // What is wrong with the lock is wrong with the database it stands beside.
+    // A problem with the lock file is reported as a problem with its database.
     let file = connection::create_private(&lock_path, path)?;
     let started = Instant::now();
     loop {
@@ -262,18 +261,18 @@ fn read_snapshot<T, E: From<Error>>(
     run("BEGIN DEFERRED")?;
     let _end = EndOnPanic(connection);
     let outcome = work(&mut SqliteTransaction::new(connection, &place));
-    // Nothing was written: the end of a reading transaction cannot lose anything.
+    // Nothing was written, so ending a read transaction cannot lose anything.
     run("COMMIT")?;
     outcome
 }
 
-/// Ends a reading transaction whose closure panicked: the connection is used again.
+/// Ends the read transaction of a closure that panicked, because the connection is reused.
 struct EndOnPanic<'c>(&'c Connection);
 
 impl Drop for EndOnPanic<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
-            // A connection that cannot even do this fails its next user's BEGIN.
+            // If even this fails, the BEGIN of the connection's next user fails.
             let _ended = self.0.execute_batch("ROLLBACK");
         }
     }
@@ -299,20 +298,20 @@ impl Connect for OpenReader {
 
 /// Waits for the callers of the last batch to come back, as long as they keep coming.
 ///
-/// They were woken a moment ago and most will write again at once; a flush shared with them is
-/// worth far more than the wait. A caller that was alone last time never waits.
+/// They were woken a moment ago and most will write again at once; sharing a flush with them is worth far more than the
+/// wait. A caller that was alone last time never waits.
 #[derive(Debug)]
 struct WaitForCompany;
 
 impl WaitForCompany {
-    /// The longest wait for the next one.
+    /// Maximum wait for the next unit.
     const QUIET: Duration = Duration::from_micros(60);
-    /// From the first wait of a batch on, the longest that another one may begin.
+    /// Maximum time after the first wait of a batch at which another wait may begin.
     const WHOLE: Duration = Duration::from_millis(3);
 }
 
 impl Linger for WaitForCompany {
-    /// When this batch waited for the first time.
+    /// Time of the first wait of this batch.
     type Patience = Option<Instant>;
 
     fn wait(&self, patience: &mut Option<Instant>, queued: &dyn Fn() -> usize) {

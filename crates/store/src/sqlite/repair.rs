@@ -1,9 +1,9 @@
-//! Saving what can be read from a damaged file.
+//! Salvages readable rows from a damaged database file.
 //!
-//! The file and its log are renamed, never deleted. A new database is made in their place, and each
-//! table of the old one is read from its beginning and, where damage stops that, from its end.
-//! Messages whose session is lost get a session of their own. A message that cannot be read leaves a
-//! mark under its number, so that the numbers of the others stay what they were and no gap remains.
+//! The file and its log are renamed, never deleted. A new database is created in their place, and each table of the old
+//! one is read from its beginning and, where damage stops that, from its end. Messages whose session is lost get a new
+//! session. An unreadable message leaves a placeholder under its number, so that the other messages keep their numbers
+//! and no gap remains.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::maintenance::beside;
 use crate::migrate::Policy;
 
-/// What was done.
+/// Result of a salvage.
 pub(crate) struct Salvage {
     pub(crate) set_aside: PathBuf,
     pub(crate) saved: Vec<(String, u64)>,
@@ -26,16 +26,15 @@ pub(crate) struct Salvage {
     pub(crate) lost_messages: u64,
 }
 
-/// What stands in the place of a message that could not be read.
+/// Placeholder text of an unreadable message.
 const LOST: &str = "[this message could not be read from the damaged database]";
 
-/// A count of messages this far beyond the last one that was read is itself damage.
+/// A message count this far beyond the last readable message is itself treated as damage.
 const BELIEVABLE: i64 = 100_000;
 
 /// Tables with their key, parents before children.
 ///
-/// Events are saved with their positions: a reader that resumes after one must find the next behind
-/// it, so positions may not begin anew.
+/// Events keep their positions, so that a reader that resumes after a position finds the next events behind it.
 const TABLES: [(&str, &str); 29] = [
     ("sessions", "session_id"),
     ("messages", "position"),
@@ -68,8 +67,8 @@ const TABLES: [(&str, &str); 29] = [
     ("events", "position"),
 ];
 
-/// After the copy: sessions for orphaned messages, counters that match what is there, no dangling row.
-/// The counters of sessions follow when their gaps are filled.
+/// Runs after the copy: creates sessions for orphaned messages, sets counters to match the rows, and removes dangling
+/// rows. The counters of sessions follow when their gaps are filled.
 const MEND: &str = "
     INSERT INTO sessions (session_id, name, namespace, automation, created_at, updated_at)
         SELECT session_id, 'recovered', 'local', 'supervised', MIN(created_at), MAX(created_at)
@@ -101,7 +100,7 @@ const MEND: &str = "
     DELETE FROM reservations WHERE scope NOT IN (SELECT scope FROM budgets);
 ";
 
-/// Renames a damaged database and saves what can be read into a new one.
+/// Renames a damaged database and copies its readable rows into a new one.
 pub(crate) fn set_aside_and_salvage(path: &Path, options: &Options) -> Result<Salvage, Error> {
     let stamp = Timestamp::now().as_micros();
     let set_aside = beside(path, &format!(".damaged-{stamp}"));
@@ -160,8 +159,8 @@ fn copy_all(
     Ok(lost)
 }
 
-/// Whether the old file has a table at all: one of an older program has fewer. When even that cannot
-/// be read, the table is taken to be there, and its reading fails.
+/// Whether the old file has a table; one written by an older program has fewer. When even that cannot be read, the
+/// table is assumed to exist and reading it then fails.
 fn has_table(old: &Connection, table: &str) -> bool {
     let count = old.query_row(
         "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1",
@@ -171,7 +170,7 @@ fn has_table(old: &Connection, table: &str) -> bool {
     count.map_or(true, |count| count > 0)
 }
 
-/// Puts a mark under every number whose message is gone and says how many.
+/// Inserts a placeholder for every missing message number and returns their count.
 fn fill_gaps(fresh: &Connection) -> rusqlite::Result<u64> {
     let mut sessions = fresh.prepare(
         "SELECT session.session_id, session.next_sequence, COUNT(message.sequence), COALESCE(MAX(message.sequence) + 1, 0)
@@ -222,19 +221,25 @@ fn fill_gaps(fresh: &Connection) -> rusqlite::Result<u64> {
     Ok(lost)
 }
 
-struct Copied {
+struct CopiedRows {
     rows: u64,
     complete: bool,
 }
 
 /// Copies rows until the table ends or damage stops the reading.
-fn copy_table(old: &Connection, fresh: &Connection, table: &str, key: &str, way: &str) -> Copied {
+fn copy_table(
+    old: &Connection,
+    fresh: &Connection,
+    table: &str,
+    key: &str,
+    way: &str,
+) -> CopiedRows {
     let order = key
         .split(", ")
         .map(|column| format!("{column} {way}"))
         .collect::<Vec<_>>()
         .join(", ");
-    let mut copied = Copied {
+    let mut copied = CopiedRows {
         rows: 0,
         complete: false,
     };
@@ -254,7 +259,7 @@ fn copy_table(old: &Connection, fresh: &Connection, table: &str, key: &str, way:
             let values = (0..columns.len())
                 .map(|column| row.get(column))
                 .collect::<rusqlite::Result<Vec<Value>>>()?;
-            // A row that breaks a rule of the schema is part of the damage.
+            // A row that violates a constraint of the schema is part of the damage.
             copied.rows += insert
                 .execute(rusqlite::params_from_iter(values))
                 .unwrap_or(0) as u64;

@@ -1,9 +1,9 @@
-//! Running a batch of units of work in one SQLite transaction.
+//! Runs a batch of units of work in one SQLite transaction.
 //!
-//! A batch first runs without savepoints, which cost a copy of every page touched. Only when a
-//! unit fails after it wrote something is the batch taken back and run again with a savepoint
-//! around each unit, so that the failing one takes only itself back. Units may be run twice for
-//! this reason; they have no effect but through their transaction.
+//! A batch first runs without savepoints, which cost a copy of every touched page. Only when a unit
+//! fails after it wrote something is the batch rolled back and run again with a savepoint around
+//! each unit, so that the failing unit rolls back only itself. Units may therefore run twice; they
+//! have no effects except through their transaction.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::group::Writer;
 use crate::transaction::{Transaction, Unit, Verdict};
 
-/// A wait for the write lock that an operator wants to know of.
+/// A wait for the write lock of at least this long is logged for operators.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// The writing connection of an engine.
@@ -52,7 +52,7 @@ impl SqliteWriter {
             .map_err(|error| translate(&self.place, error))
     }
 
-    /// Takes the write lock, waiting for other processes up to the limit.
+    /// Takes the write lock, waiting for other processes up to the busy timeout.
     fn begin(&self) -> Result<(), Error> {
         let started = Instant::now();
         loop {
@@ -77,7 +77,7 @@ impl SqliteWriter {
         }
     }
 
-    /// Ends a transaction that must not be committed. A full disk may have ended it already.
+    /// Rolls back a transaction that must not be committed. A full disk may already have ended it.
     fn roll_back(&mut self) -> Result<(), Error> {
         self.counters.discard();
         if self.connection.is_autocommit() {
@@ -94,14 +94,14 @@ impl SqliteWriter {
         let mut transaction = self.transaction();
         catch_unwind(AssertUnwindSafe(|| unit.run(&mut transaction))).unwrap_or_else(|_| {
             unit.fail(Error::Internal(
-                "a unit of work panicked and was taken back".to_owned(),
+                "a unit of work panicked and was rolled back".to_owned(),
             ));
             Verdict::RollBack
         })
     }
 
-    /// Runs the batch as if nothing will fail, and then whoever came meanwhile. When something did
-    /// fail the batch must not be committed; the error is given if no unit has it yet.
+    /// Runs the batch without savepoints, then the units that arrived meanwhile. On failure the
+    /// batch must not be committed; the error is returned if no unit holds it yet.
     fn run_together(
         &mut self,
         units: &mut Units,
@@ -116,18 +116,18 @@ impl SqliteWriter {
             }
             ran = units.len();
             if !more(units) {
-                return self.transaction().settle().map_err(Some);
+                return self.transaction().write_counters().map_err(Some);
             }
         }
     }
 
-    /// Runs each unit in a savepoint of its own.
+    /// Runs each unit in its own savepoint.
     fn run_apart(&mut self, units: &mut Units) -> Result<(), Error> {
         for unit in units {
             self.run_statement("SAVEPOINT unit")?;
             let mut verdict = self.run_unit(unit);
             if verdict != Verdict::RollBack
-                && let Err(error) = self.transaction().settle()
+                && let Err(error) = self.transaction().write_counters()
             {
                 unit.fail(error);
                 verdict = Verdict::RollBack;
@@ -172,7 +172,8 @@ impl Writer for SqliteWriter {
     fn run(&mut self, units: &mut Units, more: &mut dyn FnMut(&mut Units) -> bool) {
         if let Err(error) = self.run_and_commit(units, more) {
             tracing::warn!(units = units.len(), %error, "transaction failed");
-            // Nothing of the batch was stored; if even taking it back fails, the next BEGIN tells.
+            // Nothing of the batch was stored; if even the rollback fails, the next BEGIN reports
+            // it.
             let _taken_back = self.roll_back();
             for unit in units {
                 unit.fail(error.clone());

@@ -1,10 +1,10 @@
-//! Responses in the form of Anthropic's messages.
+//! Responses in the format of Anthropic Messages.
 
 use serde_json::{Value, json};
 
 use super::{Response, Step};
 
-/// A streamed text, one event for each piece.
+/// A streamed text, one event per piece.
 pub fn text(pieces: &[&str]) -> Response {
     let deltas = pieces
         .iter()
@@ -60,7 +60,7 @@ pub fn streamed(blocks: &[(Value, Vec<Value>)], stop_reason: &str) -> Response {
     response
 }
 
-/// A whole answer, not streamed, made of blocks.
+/// A complete answer, not streamed, made of blocks.
 pub fn whole(blocks: &[Value], stop_reason: &str) -> Response {
     let body = json!({"type": "message", "role": "assistant", "content": blocks,
         "stop_reason": stop_reason, "usage": {
@@ -69,7 +69,7 @@ pub fn whole(blocks: &[Value], stop_reason: &str) -> Response {
     Response::json(200, &body.to_string())
 }
 
-/// A refusal.
+/// An error response.
 pub fn error(status: u16, kind: &str, message: &str) -> Response {
     let body = json!({"type": "error", "error": {"type": kind, "message": message}});
     Response::json(status, &body.to_string())

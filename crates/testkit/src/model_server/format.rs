@@ -1,26 +1,26 @@
-//! The five wire formats: where a program finds the endpoint, and answers with thoughts in front.
+//! The five wire formats: how a program finds the endpoint, and answers that start with reasoning.
 
 use serde_json::{Value, json};
 
 use super::{Response, anthropic, openai};
 
-/// How a provider is spoken to.
+/// API protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireFormat {
-    /// Anthropic's messages.
+    /// Anthropic Messages.
     Anthropic,
-    /// Google's Gemini.
+    /// Google Gemini.
     Gemini,
-    /// Ollama's own.
+    /// Ollama's native API.
     Ollama,
-    /// `OpenAI`'s chat completions.
+    /// OpenAI Chat Completions.
     OpenaiChat,
-    /// `OpenAI`'s responses.
+    /// OpenAI Responses.
     OpenaiResponses,
 }
 
 impl WireFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 5] = [
         Self::Anthropic,
         Self::Gemini,
@@ -29,7 +29,7 @@ impl WireFormat {
         Self::OpenaiResponses,
     ];
 
-    /// A model that thinks, sees and calls tools.
+    /// A model that supports reasoning, images and tool calls.
     pub const fn model(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic/claude-sonnet-4-5",
@@ -40,7 +40,7 @@ impl WireFormat {
         }
     }
 
-    /// The variables by which a program finds the endpoint and a key.
+    /// Environment variables by which a program finds the endpoint and a key.
     pub fn variables(self, url: &str) -> [(&'static str, String); 2] {
         let key = || "test-key-0123456789".to_owned();
         match self {
@@ -63,12 +63,12 @@ impl WireFormat {
         }
     }
 
-    /// A thought, then a text.
+    /// Reasoning, then a text.
     pub fn says(self, text: &str) -> Response {
         self.answer(Some(text), &[])
     }
 
-    /// A thought, then calls `(id, name, arguments)`; where the format has no ids, they are not told.
+    /// Reasoning, then calls `(id, name, arguments)`; formats without ids omit them.
     pub fn calls(self, calls: &[(&str, &str, &Value)]) -> Response {
         self.answer(None, calls)
     }

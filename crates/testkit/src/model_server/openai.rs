@@ -1,17 +1,17 @@
-//! Responses in the form of OpenAI's chat completions.
+//! Responses in the format of OpenAI Chat Completions.
 
 use serde_json::{Value, json};
 
 use super::Response;
 
-/// A streamed text, one event for each piece.
+/// A streamed text, one event per piece.
 pub fn text(pieces: &[&str]) -> Response {
     let deltas = pieces.iter().map(|piece| json!({"content": piece}));
     streamed(deltas.collect(), "stop")
 }
 
-/// Streamed tool calls `(id, name, arguments)`, side by side: all are begun before the arguments
-/// come, in pieces and in turn.
+/// Streamed tool calls `(id, name, arguments)`, interleaved: all are started before the arguments
+/// arrive, in pieces and in turn.
 pub fn calls(calls: &[(&str, &str, &str)]) -> Response {
     let mut deltas = Vec::new();
     for (index, (id, name, _)) in calls.iter().enumerate() {
@@ -51,7 +51,7 @@ pub fn streamed(deltas: Vec<Value>, finish_reason: &str) -> Response {
     Response::events(data)
 }
 
-/// A whole answer, not streamed.
+/// A complete answer, not streamed.
 pub fn whole(text: &str, calls: &[(&str, &str, &str)]) -> Response {
     let calls: Vec<Value> = calls
         .iter()
@@ -74,7 +74,7 @@ pub fn whole(text: &str, calls: &[(&str, &str, &str)]) -> Response {
     Response::json(200, &body.to_string())
 }
 
-/// A refusal.
+/// An error response.
 pub fn error(status: u16, code: &str, message: &str) -> Response {
     let body = json!({"error": {"message": message, "type": code, "code": code}});
     Response::json(status, &body.to_string())

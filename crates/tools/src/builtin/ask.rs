@@ -1,4 +1,4 @@
-//! `builtin/ask-user`: a question to the person.
+//! `builtin/ask-user`: asks the user a question.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +8,28 @@ use serde::Deserialize;
 
 use super::{Description, Preparing, builtin, ready};
 use crate::capability::Capability;
-use crate::ports::{Question, Reply};
+use crate::ports::{Question, QuestionKind, Reply};
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Failure, FailureKind, Grounds, Tool};
 
-/// What is stored of a question that nobody was there to answer. It may be asked again.
-pub const NOBODY_TO_ANSWER: &str = "nobody is there to answer";
+/// Error stored for a question that no user could answer. The question may be asked again.
+const NO_USER_TO_ANSWER: &str = "no user is available to answer";
 
-/// A person may think for a while.
-const PATIENCE: Duration = Duration::from_hours(24);
+/// The text of [`NO_USER_TO_ANSWER`] in earlier versions; stored runs may contain it.
+const NO_USER_TO_ANSWER_BEFORE: &str = "nobody is there to answer";
+
+/// Whether the stored error of a question means that no user answered it.
+pub fn is_unanswered(error: &str) -> bool {
+    [NO_USER_TO_ANSWER, NO_USER_TO_ANSWER_BEFORE].contains(&error)
+}
+
+/// Time limit for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_hours(24);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The question.
+    /// The question to ask.
     #[schemars(length(min = 1))]
     question: String,
     /// Answers to choose from; the user may always write another one.
@@ -31,11 +39,12 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "ask-user",
-        about: "Asks the user a question and gives the answer. Only for what cannot be found out otherwise.",
+        about: "Asks the user a question and returns the answer. Use it only for information that you cannot find \
+                      out otherwise.",
         category: Category::Conversation,
         ground: Ground::Nothing,
         capability: Capability::reads(),
-        timeout: PATIENCE,
+        timeout: ANSWER_TIMEOUT,
     };
     builtin::<Arguments>(description, prepare)
 }
@@ -43,6 +52,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
 fn prepare(arguments: Arguments, _grounds: Grounds<'_>) -> Preparing<'_> {
     Ok(ready(Vec::new(), move |call| {
         let question = Question {
+            kind: QuestionKind::Information,
             text: &arguments.question,
             options: &arguments.options.unwrap_or_default(),
         };
@@ -51,9 +61,12 @@ fn prepare(arguments: Arguments, _grounds: Grounds<'_>) -> Preparing<'_> {
                 call.output.text(&answer);
                 Ok(Answer::written())
             }
-            Reply::Declined => Err(Failure::new("the user does not want to answer")),
+            Reply::Declined => Err(Failure::new("the user declined to answer")),
             Reply::NotAsked(why) => Err(Failure::new(why)),
-            Reply::NobodyThere => Err(Failure::of(FailureKind::HumanNeeded, NOBODY_TO_ANSWER)),
+            Reply::NoUser => Err(Failure::with_kind(
+                FailureKind::HumanNeeded,
+                NO_USER_TO_ANSWER,
+            )),
         }
     }))
 }

@@ -1,4 +1,4 @@
-//! `builtin/file-move` and `builtin/file-copy`: files, links and whole folders.
+//! `builtin/file-move` and `builtin/file-copy`: files, symlinks and directory trees.
 
 use std::sync::Arc;
 
@@ -8,27 +8,27 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::{Last, Target, target};
-use super::walk::{self, Found};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready, remove, write};
+use super::walk::{self, TreeEntry};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, missing, ready, remove, write};
 use crate::capability::{Access, Capability};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, Touched};
+use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// What to take: a file, a link, or a folder with all it holds.
+    /// The file, symlink or directory to move or copy. Directories include their content.
     from: String,
-    /// Where to put it: its whole new path. Folders on the way are made.
+    /// The full new path, including the file name. Missing parent directories are created.
     to: String,
-    /// Whether to replace a file that is there already. Folders are never replaced.
+    /// Whether to replace an existing file. Directories are never replaced. Default: false.
     overwrite: Option<bool>,
 }
 
 pub(super) fn move_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-move",
-        about: "Moves or renames a file or a folder.",
+        about: "Moves or renames a file or a directory.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("file"),
@@ -40,7 +40,7 @@ pub(super) fn move_tool() -> Arc<dyn Tool> {
 pub(super) fn copy_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-copy",
-        about: "Copies a file, or a folder with all it holds. Links are copied as links.",
+        about: "Copies a file, or a directory with its content. Symlinks are copied as symlinks.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("file"),
@@ -92,14 +92,14 @@ fn existing(arguments: &Arguments) -> Existing {
     }
 }
 
-/// What is moved or copied, and where to.
+/// Source and target of a move or copy.
 struct Pair<'p, 'a> {
     from: &'p Target<'a>,
     to: &'p Target<'a>,
     mode: FileMode,
     existing: Existing,
-    /// What a folder holds.
-    inner: Vec<Found>,
+    /// Content of a directory; empty for files and symlinks.
+    inner: Vec<TreeEntry>,
 }
 
 impl<'p, 'a> Pair<'p, 'a> {
@@ -109,6 +109,9 @@ impl<'p, 'a> Pair<'p, 'a> {
         existing: Existing,
         call: &Call<'_>,
     ) -> Result<Self, Failure> {
+        if from.kind()?.is_none() {
+            return Err(missing::no_file(from, call));
+        }
         let mode = from
             .stat()?
             .mode
@@ -116,7 +119,7 @@ impl<'p, 'a> Pair<'p, 'a> {
         let same_part = from.part.alias == to.part.alias;
         if same_part && to.path.is_within(&from.path) {
             return Err(Failure::new(format!(
-                "`{}` is or lies in `{}`",
+                "`{}` is the same as `{}` or inside it",
                 to.path, from.path
             )));
         }
@@ -124,7 +127,7 @@ impl<'p, 'a> Pair<'p, 'a> {
             (Some(FileKind::Directory), _) => {
                 let path = &to.path;
                 return Err(Failure::new(format!(
-                    "`{path}` is a folder; name the whole new path, inside it or elsewhere"
+                    "`{path}` is a directory; give the full new path, including the file name"
                 )));
             }
             (Some(_), Existing::Keep) => {
@@ -135,12 +138,14 @@ impl<'p, 'a> Pair<'p, 'a> {
             }
             (Some(_), Existing::Replace) if mode.kind() == FileKind::Directory => {
                 let path = &to.path;
-                return Err(Failure::new(format!("`{path}` exists and is no folder")));
+                return Err(Failure::new(format!(
+                    "`{path}` exists and is not a directory"
+                )));
             }
             (None, _) | (Some(_), Existing::Replace) => {}
         }
         let inner = if mode.kind() == FileKind::Directory {
-            walk::beneath(from, call)?
+            walk::list_tree(from, call)?
         } else {
             Vec::new()
         };
@@ -153,7 +158,7 @@ impl<'p, 'a> Pair<'p, 'a> {
         })
     }
 
-    /// Where something in the folder ends up.
+    /// The new path of an entry of the directory.
     fn moved(&self, path: &TreePath) -> Result<TreePath, Failure> {
         let rest = &path.as_bytes()[self.from.path.as_bytes().len() + 1..];
         self.to
@@ -162,13 +167,13 @@ impl<'p, 'a> Pair<'p, 'a> {
             .map_err(|error| Failure::new(error.to_string()))
     }
 
-    /// Everything that ends up somewhere, as far as it can be listed.
-    fn touched_target(&self) -> Result<Touched, Failure> {
+    /// Paths that the move or copy creates, or [`TouchedPaths::Anything`] when there are too many to list.
+    fn touched_target(&self) -> Result<TouchedPaths, Failure> {
         let moved = self
             .inner
             .iter()
             .map(|entry| {
-                Ok(Found {
+                Ok(TreeEntry {
                     path: self.moved(&entry.path)?,
                     mode: entry.mode,
                 })
@@ -179,12 +184,12 @@ impl<'p, 'a> Pair<'p, 'a> {
 
     fn relocate(self, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let parents = write::make_parents(self.to)?;
-        let touched = both(
-            both(
+        let touched = union(
+            union(
                 remove::touched(self.from, &self.inner),
                 self.touched_target()?,
             ),
-            Touched::Paths(parents),
+            TouchedPaths::Paths(parents),
         );
         let (from, to) = (self.from, self.to);
         from.root()
@@ -200,20 +205,20 @@ impl<'p, 'a> Pair<'p, 'a> {
 
     fn duplicate(self, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let parents = write::make_parents(self.to)?;
-        let touched = both(self.touched_target()?, Touched::Paths(parents));
+        let touched = union(self.touched_target()?, TouchedPaths::Paths(parents));
         let failed = |failure: Failure| failure.touching(touched.clone());
         self.copy_one(&self.from.path, &self.to.path, self.mode)
             .map_err(failed)?;
         let mut count = 1;
         for entry in &self.inner {
             call.keep_going().map_err(failed)?;
-            // Devices, sockets and pipes are nothing that can be copied.
+            // Devices, sockets and pipes are not copied.
             let Some(mode) = entry.mode else { continue };
             let moved = self.moved(&entry.path)?;
             self.copy_one(&entry.path, &moved, mode).map_err(failed)?;
             count += 1;
         }
-        // Only now: a folder that may not be written could not have been filled.
+        // After their content: a read-only directory could not be filled.
         let folders = self.inner.iter().rev().filter(|entry| entry.is_directory());
         for entry in folders {
             self.copy_mode(&self.moved(&entry.path)?, entry.mode)
@@ -225,7 +230,7 @@ impl<'p, 'a> Pair<'p, 'a> {
         }
         let (from, to) = (&self.from.path, &self.to.path);
         call.output
-            .text(&format!("copied `{from}` to `{to}` ({count} things)"));
+            .text(&format!("copied `{from}` to `{to}` ({count} entries)"));
         Ok(Answer {
             touched,
             ..Answer::written()
@@ -257,14 +262,14 @@ impl Pair<'_, '_> {
     }
 }
 
-/// What two things touched together.
-fn both(left: Touched, right: Touched) -> Touched {
+/// The union of two sets of touched paths.
+fn union(left: TouchedPaths, right: TouchedPaths) -> TouchedPaths {
     match (left, right) {
-        (Touched::Paths(mut left), Touched::Paths(right)) => {
+        (TouchedPaths::Paths(mut left), TouchedPaths::Paths(right)) => {
             left.extend(right);
-            Touched::Paths(left)
+            TouchedPaths::Paths(left)
         }
-        (Touched::Nothing, other) | (other, Touched::Nothing) => other,
-        _ => Touched::Anything,
+        (TouchedPaths::Nothing, other) | (other, TouchedPaths::Nothing) => other,
+        _ => TouchedPaths::Anything,
     }
 }

@@ -14,25 +14,25 @@ use crate::ports::PartPath;
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool};
 
-/// So many entries are listed when the call does not say.
+/// Default of `limit`.
 const DEFAULT_ENTRIES: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateArguments {
-    /// The folder to make, with those on the way to it.
+    /// The directory to create. Missing parent directories are created too.
     path: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListArguments {
-    /// The folder to list; the top of the sandbox when not given.
+    /// The directory to list. Default: the root of the sandbox.
     path: Option<String>,
-    /// How many levels of folders to list; 1 when not given.
+    /// Number of directory levels to list. Default: 1.
     #[schemars(range(min = 1, max = 10))]
     depth: Option<u32>,
-    /// How many entries to list at most; 1000 when not given.
+    /// Maximum number of entries. Default: 1000.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<usize>,
 }
@@ -40,7 +40,7 @@ struct ListArguments {
 pub(super) fn create_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "dir-create",
-        about: "Makes a folder, and those on the way to it. One that is there already is fine.",
+        about: "Creates a directory and its missing parents. Succeeds if the directory already exists.",
         category: Category::DirectoryOperations,
         ground: Ground::Workspace,
         capability: Capability {
@@ -55,7 +55,7 @@ pub(super) fn create_tool() -> Arc<dyn Tool> {
 pub(super) fn list_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "dir-list",
-        about: "Lists what a folder holds, with sizes; folders end with `/`, links show where they lead.",
+        about: "Lists the content of a directory with file sizes. Directories end with `/`; symlinks show their target.",
         category: Category::DirectoryOperations,
         ground: Ground::Workspace,
         capability: Capability::reads(),
@@ -74,7 +74,7 @@ fn create(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
     match folder.kind()? {
         Some(FileKind::Directory) => {
             call.output
-                .text(&format!("`{}` is there already", folder.path));
+                .text(&format!("`{}` already exists", folder.path));
             return Ok(Answer::written());
         }
         Some(kind) => {
@@ -88,8 +88,8 @@ fn create(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
     folder
         .root()
         .make_folder(&folder.path)
-        .map_err(|error| folder.failed("making", &error))?;
-    call.output.text(&format!("made `{}`", folder.path));
+        .map_err(|error| folder.failed("creating", &error))?;
+    call.output.text(&format!("created `{}`", folder.path));
     Ok(Answer::written().touching(touched))
 }
 
@@ -114,7 +114,7 @@ fn prepare_list(arguments: ListArguments, grounds: Grounds<'_>) -> Preparing<'_>
         }
         let note = (list.left_out > 0).then(|| {
             format!(
-                "{} more entries were left out: list a folder further down.",
+                "{} more entries are not shown: raise `limit` or list a subdirectory.",
                 list.left_out
             )
         });
@@ -171,7 +171,7 @@ impl List {
                     let link = place.root().read_link(&inner).unwrap_or_default();
                     format!("{name} -> {}", String::from_utf8_lossy(&link))
                 }
-                None => format!("{name} (a device, socket or pipe)"),
+                None => format!("{name} (device, socket or pipe)"),
             };
             let shown: String = shown.replace(char::is_control, "?");
             let space = "  ".repeat(indent as usize);

@@ -1,4 +1,7 @@
-//! `builtin/file-edit`: exact pieces of a file, all of them or none.
+//! `builtin/file-edit`: replaces pieces of a file, all of them or none.
+//!
+//! An old text that differs from the file only in whitespace still matches when the match is unique; the new text then
+//! gets the file's indentation.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -6,25 +9,24 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::edit_errors::{Misfit, line_of, not_found, several};
+use super::matching::{Indentation, Level, occurrences};
 use super::paths::{Last, Target, target};
 use super::{Description, FILE_TIMEOUT, Preparing, builtin, read, ready, write};
 use crate::capability::{Access, Capability};
 use crate::ports::MASK;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, Unprepared};
+use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Tool};
 
-/// Larger files are not edited in memory.
-const LARGEST: u64 = 32 << 20;
-
-/// So many places are named when a text is found more than once.
-const PLACES_TOLD: usize = 5;
+/// Maximum size of an edited file, in bytes: edits happen in memory.
+const MAX_FILE_SIZE: u64 = 32 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file to change.
+    /// The file to edit.
     path: String,
-    /// The changes, done one after the other; when one of them fails, the file stays as it is.
+    /// The replacements, applied in order. If one fails, the file is left unchanged.
     #[schemars(length(min = 1))]
     edits: Vec<Edit>,
 }
@@ -32,18 +34,18 @@ struct Arguments {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Edit {
-    /// The exact text to replace, with all its spaces and line breaks. It must occur once.
+    /// The exact text to replace, including whitespace and line breaks. It must occur once, unless replace_all is set.
     old_text: String,
-    /// The text to put in its place.
+    /// The replacement text.
     new_text: String,
-    /// Whether to replace it wherever it occurs.
+    /// Whether to replace every occurrence. Default: false.
     replace_all: Option<bool>,
 }
 
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-edit",
-        about: "Replaces exact pieces of text in a file. Several edits are done together or not at all. Each \
+        about: "Replaces exact pieces of text in a file. Several edits are applied together or not at all. Each \
                       old text must occur exactly once, unless replace_all is set.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
@@ -55,12 +57,17 @@ pub(super) fn tool() -> Arc<dyn Tool> {
 
 fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
     for (number, edit) in arguments.edits.iter().enumerate() {
-        let wrong = |why: &str| Err(Unprepared::Arguments(format!("edit {}: {why}", number + 1)));
+        let wrong = |why: &str| {
+            Err(PrepareError::Arguments(format!(
+                "edit {}: {why}",
+                number + 1
+            )))
+        };
         if edit.old_text.is_empty() {
-            return wrong("the old text is empty; to make a new file use builtin/file-write");
+            return wrong("the old text is empty; create files with builtin/file-write");
         }
         if edit.old_text == edit.new_text {
-            return wrong("the old and the new text are the same");
+            return wrong("the old text and the new text are the same");
         }
     }
     let file = target(grounds, &arguments.path, Last::Follow, Access::Writes)?;
@@ -71,92 +78,160 @@ fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
 }
 
 fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer, Failure> {
-    let mut bytes = Vec::new();
-    read::open(file)?
-        .take(LARGEST + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| file.failed("reading", &error))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(Failure::new(format!(
-            "`{}` is too large to be edited",
-            file.path
-        )));
-    }
-    let mut text = String::from_utf8(bytes)
-        .map_err(|_| Failure::new(format!("`{}` is not UTF-8 text", file.path)))?;
+    let mut text = content(file, call)?;
     let masks = text.matches(MASK).count();
-    let mut told = Vec::new();
+    let (mut counts, mut repairs) = (Vec::new(), Vec::new());
     for (number, edit) in edits.iter().enumerate() {
         call.keep_going()?;
-        let (changed, count) = apply(&text, edit).map_err(|why| {
-            let number = number + 1;
-            Failure::new(format!("edit {number}: {why}; nothing was changed"))
+        let edited = apply(&text, edit).map_err(|misfit| {
+            let place = if edits.len() > 1 {
+                format!("edit {}: ", number + 1)
+            } else {
+                String::new()
+            };
+            if call.fence().shows(&file.part_path()) {
+                call.output.text(&misfit.excerpt);
+            }
+            Failure::new(format!("{place}{}. Nothing was changed.", misfit.why))
         })?;
-        told.push(count);
-        text = changed;
+        counts.push(edited.count);
+        repairs.extend(
+            edited
+                .repair
+                .map(|repair| format!("edit {}: {repair}", number + 1)),
+        );
+        text = edited.text;
     }
     write::refuse_new_masks(file, masks, text.matches(MASK).count())?;
     let touched = write::replace(file, text.as_bytes())?;
-    let total: usize = told.iter().sum();
-    let of_each: Vec<String> = told.iter().map(ToString::to_string).collect();
+    let of_each: Vec<String> = counts.iter().map(ToString::to_string).collect();
     call.output.text(&format!(
-        "edited `{}`: {total} replaced (by each edit: {})",
+        "edited `{}`: {} replacements (per edit: {})",
         file.path,
+        counts.iter().sum::<usize>(),
         of_each.join(", ")
     ));
-    Ok(Answer::written().touching(touched))
+    let note = (!repairs.is_empty()).then(|| repairs.join("\n"));
+    Ok(Answer::written().touching(touched).noting(note))
 }
 
-/// The text after an edit, and how often it was done.
-fn apply(text: &str, edit: &Edit) -> Result<(String, usize), String> {
+/// Reads a whole text file of at most [`MAX_FILE_SIZE`] bytes.
+pub(super) fn content(file: &Target<'_>, call: &Call<'_>) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    read::open(file, call)?
+        .take(MAX_FILE_SIZE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| file.failed("reading", &error))?;
+    if bytes.len() as u64 > MAX_FILE_SIZE {
+        return Err(Failure::new(format!(
+            "`{}` is too large to edit",
+            file.path
+        )));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::new(format!("`{}` is not UTF-8 text", file.path)))
+}
+
+/// Result of an edit.
+#[derive(Debug, PartialEq, Eq)]
+struct EditResult {
+    text: String,
+    /// Number of replaced occurrences.
+    count: usize,
+    /// Description of ignored differences in whitespace or typographic characters, for the model.
+    repair: Option<String>,
+}
+
+fn apply(text: &str, edit: &Edit) -> Result<EditResult, Misfit> {
     let places: Vec<usize> = text
         .match_indices(&edit.old_text)
         .map(|(at, _)| at)
         .collect();
+    let replaced = |count| EditResult {
+        text: text.replacen(&edit.old_text, &edit.new_text, count),
+        count,
+        repair: None,
+    };
     match places.len() {
-        0 => Err(not_found(text, &edit.old_text)),
-        1 => Ok((text.replacen(&edit.old_text, &edit.new_text, 1), 1)),
-        count if edit.replace_all == Some(true) => {
-            Ok((text.replace(&edit.old_text, &edit.new_text), count))
-        }
-        count => {
-            let lines: Vec<String> = places
-                .iter()
-                .take(PLACES_TOLD)
-                .map(|at| (text[..*at].matches('\n').count() + 1).to_string())
-                .collect();
-            let more = if count > PLACES_TOLD { " and more" } else { "" };
-            Err(format!(
-                "the old text occurs {count} times, in lines {}{more}; give more text around it, or set replace_all",
-                lines.join(", ")
-            ))
+        0 => repaired(text, edit)
+            .unwrap_or_else(|| Err(not_found(text, &edit.old_text, &edit.new_text))),
+        1 => Ok(replaced(1)),
+        count if edit.replace_all == Some(true) => Ok(replaced(count)),
+        _ => {
+            let lines: Vec<usize> = places.iter().map(|at| line_of(text, *at)).collect();
+            Err(several(&lines).into())
         }
     }
 }
 
-/// Says that a text is not there, and where something much like it is.
-fn not_found(text: &str, wanted: &str) -> String {
-    if wanted.contains(MASK) && !text.contains(MASK) {
-        return format!(
-            "the old text contains `{MASK}`, which stands for a secret that you are not shown; \
-             choose text beside the secret"
-        );
+/// Applies an edit whose old text differs from whole lines of the file only in whitespace or typographic characters.
+/// `None` when there are no such lines, or the indentation of the new text cannot be derived.
+fn repaired(text: &str, edit: &Edit) -> Option<Result<EditResult, Misfit>> {
+    if edit.old_text.trim().is_empty() {
+        return None;
     }
-    let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let first = wanted.lines().map(squeeze).find(|line| !line.is_empty());
-    let alike = first.and_then(|first| text.lines().position(|line| squeeze(line) == first));
-    match alike {
-        Some(line) => format!(
-            "the old text does not occur; line {} is like its beginning but for spaces or what follows",
-            line + 1
-        ),
-        None => "the old text does not occur in the file".to_owned(),
+    let lines: Vec<&str> = text.split('\n').collect();
+    let ends_line = edit.old_text.ends_with('\n');
+    let old = edit.old_text.strip_suffix('\n').unwrap_or(&edit.old_text);
+    let wanted: Vec<&str> = old.split('\n').collect();
+    let (level, places) = occurrences(&lines, &wanted, 0)?;
+    if level == Level::Exact {
+        return None;
     }
+    let numbers: Vec<usize> = places.iter().map(|place| place + 1).collect();
+    let [place] = places.as_slice() else {
+        return Some(Err(several(&numbers).into()));
+    };
+    let found = &lines[*place..place + wanted.len()];
+    let new = if ends_line {
+        edit.new_text.strip_suffix('\n').unwrap_or(&edit.new_text)
+    } else {
+        &edit.new_text
+    };
+    let is_crlf = found.iter().all(|line| line.ends_with('\r'));
+    let new = adapted(found, &wanted, new, level)?;
+    let new = if is_crlf {
+        new.lines()
+            .map(|line| format!("{}\r", line.trim_end_matches('\r')))
+            .collect()
+    } else {
+        new.split('\n').map(str::to_owned).collect::<Vec<String>>()
+    };
+    // An empty new text deletes the lines.
+    let new = if ends_line && edit.new_text.is_empty() {
+        Vec::new()
+    } else {
+        new
+    };
+    let before = lines[..*place].iter().map(|line| (*line).to_owned());
+    let after = lines[place + wanted.len()..]
+        .iter()
+        .map(|line| (*line).to_owned());
+    let all: Vec<String> = before.chain(new).chain(after).collect();
+    let ignored = level.ignored().unwrap_or_default();
+    Some(Ok(EditResult {
+        text: all.join("\n"),
+        count: 1,
+        repair: Some(format!(
+            "your old text, found at line {}, differed from the file in {ignored}; the file's version was kept",
+            place + 1
+        )),
+    }))
+}
+
+/// New text with the indentation of the file.
+fn adapted(found: &[&str], wanted: &[&str], new: &str, level: Level) -> Option<String> {
+    if level == Level::TrailingSpace {
+        return Some(new.to_owned());
+    }
+    let indentation = Indentation::between(found, wanted)?;
+    let lines = new.split('\n').map(|line| indentation.adapt(line));
+    let lines: Option<Vec<String>> = lines.collect();
+    Some(lines?.join("\n"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Edit, apply};
+    use super::{Edit, apply, not_found};
     use proptest::prelude::*;
 
     fn edit(old: &str, new: &str, all: bool) -> Edit {
@@ -168,33 +243,71 @@ mod tests {
     }
 
     #[test]
-    fn a_text_must_occur_once_unless_all_are_meant() {
+    fn old_text_must_occur_once_unless_replace_all_is_set() {
         let text = "one\ntwo\none\n";
-        assert_eq!(
-            apply(text, &edit("two", "2", false)),
-            Ok(("one\n2\none\n".to_owned(), 1))
+        let done = apply(text, &edit("two", "2", false)).expect("once");
+        assert_eq!((done.text.as_str(), done.count), ("one\n2\none\n", 1));
+        let done = apply(text, &edit("one", "1", true)).expect("twice");
+        assert_eq!((done.text.as_str(), done.count), ("1\ntwo\n1\n", 2));
+        let misfit = apply(text, &edit("one", "1", false)).expect_err("twice");
+        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        assert!(message.contains("2 times, in lines 1, 3"), "{message}");
+        let misfit = apply(text, &edit("three", "3", true)).expect_err("none");
+        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        assert!(message.contains("does not occur"), "{message}");
+    }
+
+    #[test]
+    fn whitespace_differences_are_repaired_when_the_match_is_unique() {
+        let text = "def f():\n\tif x:\n\t\treturn 1\n\treturn 2\n";
+        let old = "    if x:\n        return 1";
+        let new = "    if y:\n        return 3";
+        let done = apply(text, &edit(old, new, false)).expect("spaces only");
+        assert_eq!(done.text, "def f():\n\tif y:\n\t\treturn 3\n\treturn 2\n");
+        assert!(done.repair.expect("a repair").contains("line 2"));
+        let done = apply("a  \r\nb\r\nc\r\n", &edit("a\nb\n", "x\ny\n", false)).expect("ends");
+        assert_eq!(done.text, "x\r\ny\r\nc\r\n");
+        let done = apply("say “hi”\n", &edit("say \"hi\"", "bye", false)).expect("quotes");
+        assert_eq!(done.text, "bye\n");
+        let done = apply("a\n  b \nc\n", &edit("  b\n", "", false)).expect("a deletion");
+        assert_eq!(done.text, "a\nc\n");
+        // Two inexact matches are ambiguous.
+        let misfit = apply("  a\n\ta\n", &edit("a\n", "b\n", false)).expect_err("twice");
+        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        assert!(message.contains("2 times, in lines 1, 2"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_old_text_is_explained() {
+        let text = "fn a() {\n    let total = 1;\n    print(total);\n}\n";
+        let old = "    let total = 2;\n    print(total);";
+        let misfit = apply(text, &edit(old, "x", false)).expect_err("another number");
+        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        assert!(message.contains("     2\t    let total = 1;"), "{message}");
+        assert!(
+            message
+                .contains("line 2: the file has `let total = 1;`, your text has `let total = 2;`"),
+            "{message}"
         );
-        assert_eq!(
-            apply(text, &edit("one", "1", true)),
-            Ok(("1\ntwo\n1\n".to_owned(), 2))
+        let misfit = apply(text, &edit("let sum = 1;", "let total = 1;", false)).expect_err("done");
+        let message = format!("{}\n{}", misfit.why, misfit.excerpt);
+        assert!(message.contains("already occurs in line 2"), "{message}");
+        let message = not_found("\tvalue = call(x)\n", "    value = call(y)", "").excerpt;
+        assert!(
+            message.contains("1 tab at the start, your text has 4 spaces at the start"),
+            "{message}"
         );
-        let told = apply(text, &edit("one", "1", false)).expect_err("twice");
-        assert!(told.contains("2 times, in lines 1, 3"), "{told}");
-        let told = apply("a  b\n", &edit("a b", "c", false)).expect_err("spaces");
-        assert!(told.contains("line 1"), "{told}");
-        let told = apply(text, &edit("three", "3", true)).expect_err("none");
-        assert!(told.contains("does not occur"), "{told}");
     }
 
     proptest! {
         #[test]
-        fn an_edit_and_its_opposite_give_the_first_text(
+        fn an_edit_and_its_inverse_restore_the_text(
             before in "[ab\n]{0,20}", after in "[ab\n]{0,20}",
         ) {
             let text = format!("{before}XYZ{after}");
-            let (changed, _) = apply(&text, &edit("XYZ", "QQ", false)).expect("once");
-            let (back, _) = apply(&changed, &edit("QQ", "XYZ", false)).expect("once");
-            prop_assert_eq!(back, text);
+            let changed = apply(&text, &edit("XYZ", "QQ", false)).expect("once");
+            let back = apply(&changed.text, &edit("QQ", "XYZ", false)).expect("once");
+            prop_assert_eq!(back.text, text);
         }
     }
 }

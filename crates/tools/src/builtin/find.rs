@@ -1,4 +1,4 @@
-//! `builtin/file-find`: files by a pattern of their paths.
+//! `builtin/file-find`: finds files by path pattern.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::{Place, places};
-use super::search::{Kept, has_parts, shown_path};
+use super::search::{SearchResults, has_parts, shown_path};
 use super::tree::{self, Options};
 use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Grounds, Tool, Unprepared};
+use crate::tool::{Answer, Grounds, PrepareError, Tool};
 
-/// So many files are listed when the call does not say.
+/// Default of `limit`.
 const DEFAULT_FILES: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FindArguments {
-    /// The pattern of paths, such as `*.rs`, `src/**/mod.rs` or `**/test_*`.
+    /// The glob pattern for paths, such as `*.rs`, `src/**/mod.rs` or `**/test_*`.
     #[schemars(length(min = 1))]
     pattern: String,
-    /// The folder to look in; everything when not given.
+    /// The directory to search. Default: the whole sandbox.
     path: Option<String>,
-    /// Whether to list hidden files too.
+    /// Whether to include hidden files. Default: false.
     hidden: Option<bool>,
-    /// How many files to list; 1000 when not given.
+    /// Maximum number of files to list. Default: 1000.
     #[schemars(range(min = 1, max = 20_000))]
     limit: Option<usize>,
 }
@@ -40,7 +40,7 @@ struct FindArguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-find",
-        about: "Finds files by a pattern of their paths. Files that .gitignore names are left out.",
+        about: "Finds files by a glob pattern of their paths. Files ignored by .gitignore are excluded.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::reads(),
@@ -58,7 +58,7 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> Preparing<'_>
         .collect();
     Ok(ready(subjects, move |call| {
         let most = arguments.limit.unwrap_or(DEFAULT_FILES);
-        let kept = Mutex::new(Kept::new(most));
+        let kept = Mutex::new(SearchResults::new(most));
         let total = AtomicU64::new(0);
         let options = Options {
             hidden: arguments.hidden == Some(true),
@@ -73,7 +73,7 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> Preparing<'_>
                         alias: place.part.alias.clone(),
                         path: path.clone(),
                     };
-                    if !pattern.fits(place, path) || !fence.shows(&part_path) {
+                    if !pattern.matches(place, path) || !fence.shows(&part_path) {
                         return;
                     }
                     total.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> Preparing<'_>
             call.output.line(&path);
         }
         let note = match total {
-            0 => "Nothing was found.".to_owned(),
+            0 => "No files found.".to_owned(),
             _ if shown < total => format!("{total} files; the first {shown} are shown."),
             _ => format!("{total} files."),
         };
@@ -96,26 +96,26 @@ fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> Preparing<'_>
     }))
 }
 
-/// A pattern of paths: of the name alone when it has no slash.
+/// A glob pattern for paths. Without a slash it matches the file name only.
 struct FilePattern {
     glob: GlobMatcher,
     is_name: bool,
 }
 
 impl FilePattern {
-    fn new(pattern: &str) -> Result<Self, Unprepared> {
+    fn new(pattern: &str) -> Result<Self, PrepareError> {
         let glob = GlobBuilder::new(pattern.trim_start_matches("./"))
             .literal_separator(true)
             .build()
-            .map_err(|error| Unprepared::Arguments(format!("the pattern is wrong: {error}")))?;
+            .map_err(|error| PrepareError::Arguments(format!("the pattern is invalid: {error}")))?;
         Ok(Self {
             glob: glob.compile_matcher(),
             is_name: !pattern.contains('/'),
         })
     }
 
-    /// Whether a path fits, as seen from the folder that is searched or from the top.
-    fn fits(&self, place: &Place<'_>, path: &TreePath) -> bool {
+    /// Whether a path matches, relative to the searched directory or to the root of the part.
+    fn matches(&self, place: &Place<'_>, path: &TreePath) -> bool {
         let whole = path.as_path();
         if self.is_name {
             return whole

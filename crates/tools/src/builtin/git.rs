@@ -1,5 +1,5 @@
-//! `builtin/git-status`, `git-diff`, `git-log`, `git-show`, `git-commit`: the repository that the
-//! sandbox has of its own.
+//! `builtin/git-status`, `git-diff`, `git-log`, `git-show`, `git-commit`: the sandbox's own
+//! repository.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::Part;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, FailureKind, Grounds, Subject, Tool, Unprepared};
+use crate::tool::{Answer, Call, Failure, FailureKind, Grounds, PrepareError, Subject, Tool};
 
-/// So many commits are listed when the call does not say.
+/// Default of `limit`.
 const DEFAULT_COMMITS: u32 = 20;
 
-/// Who commits where the user has told git no name.
-const FALLBACK_NAME: [&str; 4] = [
+/// Author and committer when git has no `user.email` configured.
+const FALLBACK_IDENTITY: [&str; 4] = [
     "-c",
     "user.name=CleverAgents",
     "-c",
@@ -31,37 +31,37 @@ const FALLBACK_NAME: [&str; 4] = [
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StatusArguments {
-    /// The part of the sandbox; not needed when there is only one.
+    /// The part of the sandbox; required only if there are several parts.
     part: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiffArguments {
-    /// The part of the sandbox; not needed when there is only one, or when a path is given.
+    /// The part of the sandbox; required only if there are several parts and no path is given.
     part: Option<String>,
-    /// Only this file or folder.
+    /// Show changes of this file or directory only.
     path: Option<String>,
-    /// Whether to show what is staged instead of what is not.
+    /// Whether to show staged changes instead of unstaged ones. Default: false.
     staged: Option<bool>,
-    /// The commit to compare with, such as HEAD; the state from which the sandbox was made when not given.
+    /// The commit to compare with, such as HEAD. Default: the state from which the sandbox was created.
     from: Option<String>,
-    /// The commit to compare `from` with, instead of the files as they are.
+    /// The commit to compare `from` with. Default: the current files.
     to: Option<String>,
-    /// Whether to list the changed files only.
+    /// Whether to list only the changed files, without their lines. Default: false.
     summary: Option<bool>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LogArguments {
-    /// The part of the sandbox; not needed when there is only one, or when a path is given.
+    /// The part of the sandbox; required only if there are several parts and no path is given.
     part: Option<String>,
-    /// Only commits that changed this file or folder.
+    /// List only commits that changed this file or directory.
     path: Option<String>,
-    /// The branch or commit to begin at.
+    /// The branch or commit to start at. Default: HEAD.
     from: Option<String>,
-    /// How many commits to list; 20 when not given.
+    /// Maximum number of commits. Default: 20.
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
 }
@@ -69,23 +69,23 @@ struct LogArguments {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ShowArguments {
-    /// The part of the sandbox; not needed when there is only one, or when a path is given.
+    /// The part of the sandbox; required only if there are several parts and no path is given.
     part: Option<String>,
-    /// The commit; the newest when not given.
+    /// The commit to show. Default: HEAD.
     commit: Option<String>,
-    /// Show this file as it was in the commit, instead of the commit.
+    /// Show this file as of the commit, instead of the commit itself.
     path: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CommitArguments {
-    /// The part of the sandbox; not needed when there is only one.
+    /// The part of the sandbox; required only if there are several parts.
     part: Option<String>,
-    /// The message of the commit.
+    /// The commit message.
     #[schemars(length(min = 1))]
     message: String,
-    /// Only these files and folders; everything that changed when not given.
+    /// The files and directories to commit. Default: everything that changed.
     paths: Option<Vec<String>>,
 }
 
@@ -101,7 +101,7 @@ fn description(name: &'static str, about: &'static str, capability: Capability) 
 }
 
 pub(super) fn status_tool() -> Arc<dyn Tool> {
-    let about = "Tells the branch and which files changed since the last commit.";
+    let about = "Shows the current branch and the files changed since the last commit.";
     builtin::<StatusArguments>(
         description("git-status", about, Capability::reads()),
         prepare_status,
@@ -109,7 +109,7 @@ pub(super) fn status_tool() -> Arc<dyn Tool> {
 }
 
 pub(super) fn diff_tool() -> Arc<dyn Tool> {
-    let about = "Shows what changed, line by line: since the sandbox was made, since a commit (`from`), or between two commits. New files that are not committed are not in it: see builtin/git-status.";
+    let about = "Shows changed lines: since the sandbox was created, since a commit (`from`), or between two commits. New files that are not committed are not in it: see builtin/git-status.";
     builtin::<DiffArguments>(
         description("git-diff", about, Capability::reads()),
         prepare_diff,
@@ -125,7 +125,7 @@ pub(super) fn log_tool() -> Arc<dyn Tool> {
 }
 
 pub(super) fn show_tool() -> Arc<dyn Tool> {
-    let about = "Shows a commit with its changes, or a file as it was in a commit.";
+    let about = "Shows a commit with its changes, or a file as of a commit.";
     builtin::<ShowArguments>(
         description("git-show", about, Capability::reads()),
         prepare_show,
@@ -133,18 +133,18 @@ pub(super) fn show_tool() -> Arc<dyn Tool> {
 }
 
 pub(super) fn commit_tool() -> Arc<dyn Tool> {
-    let about = "Commits changed files in the sandbox's own repository. The user's repository is not touched.";
+    let about = "Commits changed files in the sandbox's own repository. The user's repository is not changed.";
     let capability = Capability::writes("snapshot");
     builtin::<CommitArguments>(description("git-commit", about, capability), prepare_commit)
 }
 
-/// The part that is meant, and the path in it when one is given.
+/// Resolves the part, and the path in it when one is given.
 fn place_of<'a>(
     grounds: Grounds<'a>,
     part: Option<&str>,
     path: Option<&str>,
     access: Access,
-) -> Result<Place<'a>, Unprepared> {
+) -> Result<Place<'a>, PrepareError> {
     if let Some(path) = path {
         return place(grounds, path, Last::Keep, access);
     }
@@ -155,35 +155,35 @@ fn place_of<'a>(
         (None, parts) => {
             let aliases: Vec<&str> = parts.iter().map(|part| part.alias.as_str()).collect();
             let aliases = aliases.join("`, `");
-            return Err(Unprepared::Arguments(format!(
-                "say which `part`: `{aliases}`"
+            return Err(PrepareError::Arguments(format!(
+                "`part` is required; the parts are `{aliases}`"
             )));
         }
     };
     if access == Access::Writes && part.is_read_only {
-        return Err(Unprepared::ReadOnlyPart(part.alias.clone()));
+        return Err(PrepareError::ReadOnlyPart(part.alias.clone()));
     }
     Ok(Place { part, path: None })
 }
 
-pub(super) fn find<'a>(parts: &'a [Part], alias: &str) -> Result<&'a Part, Unprepared> {
+pub(super) fn find<'a>(parts: &'a [Part], alias: &str) -> Result<&'a Part, PrepareError> {
     parts
         .iter()
         .find(|part| part.alias == alias)
         .ok_or_else(|| {
             let aliases: Vec<&str> = parts.iter().map(|part| part.alias.as_str()).collect();
             let aliases = aliases.join("`, `");
-            Unprepared::Arguments(format!(
+            PrepareError::Arguments(format!(
                 "there is no part `{alias}`; the parts are `{aliases}`"
             ))
         })
 }
 
-/// A name of a commit that git cannot take for an option.
-fn commit_name(name: Option<String>) -> Result<Option<String>, Unprepared> {
+/// Rejects names of commits that git would parse as an option.
+fn commit_name(name: Option<String>) -> Result<Option<String>, PrepareError> {
     match name {
         Some(name) if name.starts_with('-') || name.trim().is_empty() || name.contains('\0') => {
-            Err(Unprepared::Arguments(format!(
+            Err(PrepareError::Arguments(format!(
                 "`{name}` is not the name of a commit"
             )))
         }
@@ -195,10 +195,10 @@ fn repository(place: &Place<'_>, call: &Call<'_>) -> Result<Git, Failure> {
     let alias = &place.part.alias;
     call.workspace()?
         .git(alias)?
-        .ok_or_else(|| Failure::new(format!("the part `{alias}` is no git repository")))
+        .ok_or_else(|| Failure::new(format!("the part `{alias}` is not a git repository")))
 }
 
-/// Runs git and passes on what it says.
+/// Runs git and copies its standard output to the output of the call.
 fn run(git: &Git, arguments: &[String], call: &mut Call<'_>) -> Result<(), Failure> {
     let time = call.time_left();
     let cancel = call.cancel();
@@ -209,31 +209,31 @@ fn run(git: &Git, arguments: &[String], call: &mut Call<'_>) -> Result<(), Failu
     let streamed = streamed.map_err(|error| {
         let hint = error
             .hint()
-            .map(|hint| format!(" ({hint})"))
+            .map(|hint| format!(" ({})", hint.neutral()))
             .unwrap_or_default();
         Failure::new(format!("{error}{hint}"))
     })?;
     match streamed.ending {
         Ending::Exited(0) => Ok(()),
         Ending::TimedOut => Err(call.timed_out()),
-        Ending::Cancelled => Err(Failure::of(
+        Ending::Cancelled => Err(Failure::with_kind(
             FailureKind::Cancelled,
             "the call was cancelled",
         )),
         Ending::Exited(_) | Ending::Signalled(_) => {
-            let told = String::from_utf8_lossy(&streamed.complaints)
+            let message = String::from_utf8_lossy(&streamed.complaints)
                 .trim()
                 .to_owned();
-            Err(Failure::new(format!("git says: {told}")))
+            Err(Failure::new(format!("git failed: {message}")))
         }
     }
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Adds the path of a place, as nothing but a path.
+/// Appends `--` and the path of a place, so that git cannot parse the path as an option.
 fn with_path(mut arguments: Vec<String>, place: &Place<'_>) -> Result<Vec<String>, Failure> {
     arguments.push("--".to_owned());
     if let Some(path) = &place.path {
@@ -253,7 +253,7 @@ fn prepare_status(arguments: StatusArguments, grounds: Grounds<'_>) -> Preparing
         let git = repository(&place, call)?;
         run(
             &git,
-            &words(&["status", "--porcelain=v1", "--branch"]),
+            &strings(&["status", "--porcelain=v1", "--branch"]),
             call,
         )?;
         Ok(Answer::written())
@@ -269,13 +269,13 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> Preparing<'_>
     )?;
     let (from, to) = (commit_name(arguments.from)?, commit_name(arguments.to)?);
     if from.is_none() && to.is_some() {
-        return Err(Unprepared::Arguments("`to` needs a `from`".to_owned()));
+        return Err(PrepareError::Arguments("`to` requires `from`".to_owned()));
     }
     let subjects = vec![place.subject(Access::Reads)];
     Ok(ready(subjects, move |call| {
         check_readable(&place, call)?;
         let git = repository(&place, call)?;
-        let mut line = words(&[
+        let mut line = strings(&[
             "--literal-pathspecs",
             "diff",
             "--no-color",
@@ -289,7 +289,7 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> Preparing<'_>
             line.push("--stat".to_owned());
         }
         line.push("--end-of-options".to_owned());
-        // Commits in the sandbox are part of what changed.
+        // Comparing with the base commit includes commits made in the sandbox.
         let base = || call.workspace().ok()?.base_commit(&place.part.alias);
         let from = from.or_else(|| base().filter(|_| arguments.staged != Some(true)));
         line.extend(from.into_iter().chain(to));
@@ -310,7 +310,7 @@ fn prepare_log(arguments: LogArguments, grounds: Grounds<'_>) -> Preparing<'_> {
     Ok(ready(subjects, move |call| {
         let git = repository(&place, call)?;
         let count = arguments.limit.unwrap_or(DEFAULT_COMMITS);
-        let mut line = words(&[
+        let mut line = strings(&[
             "--literal-pathspecs",
             "log",
             "--no-color",
@@ -337,7 +337,7 @@ fn prepare_show(arguments: ShowArguments, grounds: Grounds<'_>) -> Preparing<'_>
     Ok(ready(subjects, move |call| {
         check_readable(&place, call)?;
         let git = repository(&place, call)?;
-        let mut line = words(&[
+        let mut line = strings(&[
             "show",
             "--no-color",
             "--no-ext-diff",
@@ -356,7 +356,7 @@ fn prepare_show(arguments: ShowArguments, grounds: Grounds<'_>) -> Preparing<'_>
     }))
 }
 
-/// What may not be read as a file may not be read from the repository either.
+/// Refuses paths that permission rules hide: the repository must not reveal them either.
 fn check_readable(place: &Place<'_>, call: &Call<'_>) -> Result<(), Failure> {
     let Subject::Path { path, .. } = place.subject(Access::Reads) else {
         return Ok(());
@@ -386,8 +386,8 @@ fn prepare_commit(arguments: CommitArguments, grounds: Grounds<'_>) -> Preparing
         .iter()
         .any(|target| target.part.alias != place.part.alias)
     {
-        return Err(Unprepared::Arguments(
-            "the paths are in different parts".to_owned(),
+        return Err(PrepareError::Arguments(
+            "the paths belong to different parts".to_owned(),
         ));
     }
     let subjects = std::iter::once(place.subject(Access::Writes))
@@ -403,15 +403,15 @@ fn prepare_commit(arguments: CommitArguments, grounds: Grounds<'_>) -> Preparing
                     .to_owned(),
             );
         }
-        let mut add = words(&["--literal-pathspecs", "add", "--all"]);
+        let mut add = strings(&["--literal-pathspecs", "add", "--all"]);
         add.extend(paths.iter().cloned());
         run(&git, &add, call)?;
         let mut commit = Vec::new();
-        let known = git.try_run(&["config", "user.email"]);
-        if known.is_ok_and(|answer| answer.code != Some(0)) {
-            commit.extend(words(&FALLBACK_NAME));
+        let email = git.try_run(&["config", "user.email"]);
+        if email.is_ok_and(|answer| answer.code != Some(0)) {
+            commit.extend(strings(&FALLBACK_IDENTITY));
         }
-        commit.extend(words(&[
+        commit.extend(strings(&[
             "--literal-pathspecs",
             "commit",
             "--no-verify",

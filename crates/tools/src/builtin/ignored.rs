@@ -1,7 +1,7 @@
-//! [`IgnoreRules`]: what the `.gitignore` and `.ignore` files of a tree say about its paths.
+//! [`IgnoreRules`]: the rules of the `.gitignore` and `.ignore` files of a tree.
 //!
-//! Anybody may have written these files, so only regular ones of a limited size are read. Git does
-//! not follow links in their place either.
+//! These files are untrusted, so only regular files of a limited size are read. Git does
+//! not follow symlinks with these names either.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use cleveragents_sandbox::{Links, read_regular};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// The largest file of rules that is read, in bytes.
-const LARGEST: u64 = 1 << 20;
+/// Larger files of rules are ignored; in bytes.
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// The files of rules; those of the first win over those of the second.
+/// Names of the files; rules of the first override those of the second.
 const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
 /// The rules of one folder, in the order of [`FILES`].
 type FolderRules = Arc<[Gitignore; 2]>;
 
-/// The rules of a tree, read as folders are come upon.
+/// The rules of a tree. The files of a directory are read on its first use.
 pub(super) struct IgnoreRules {
-    /// Rules of folders above this one do not count.
+    /// Rules in directories above this one are ignored.
     top: PathBuf,
     folders: Mutex<HashMap<PathBuf, FolderRules>>,
 }
@@ -35,7 +35,7 @@ impl IgnoreRules {
         }
     }
 
-    /// Whether rules ignore a path or expressly keep it. The nearest folder with a rule decides.
+    /// Whether rules ignore a path or explicitly include it. The nearest directory with a rule decides.
     pub(super) fn matched(&self, path: &Path, is_folder: bool) -> Match<()> {
         let above = path.ancestors().skip(1);
         let folders: Vec<FolderRules> = above
@@ -66,16 +66,16 @@ impl IgnoreRules {
     }
 }
 
-/// The rules in a file. What cannot be read, or is no rule, is passed over.
+/// Reads the rules in a file. Unreadable files and invalid rules are skipped.
 fn read_rules(folder: &Path, name: &str) -> Gitignore {
     let place = folder.join(name);
-    let Ok(Some(bytes)) = read_regular(&place, Links::Refuse, LARGEST) else {
+    let Ok(Some(bytes)) = read_regular(&place, Links::Refuse, MAX_FILE_SIZE) else {
         return Gitignore::empty();
     };
     let text = String::from_utf8_lossy(&bytes);
     let mut builder = GitignoreBuilder::new(folder);
     for line in text.trim_start_matches('\u{feff}').lines() {
-        let _passed_over = builder.add_line(Some(place.clone()), line);
+        let _invalid_rule = builder.add_line(Some(place.clone()), line);
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }

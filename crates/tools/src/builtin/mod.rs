@@ -1,22 +1,26 @@
 //! The tools that are part of the program.
 //!
-//! Each is a type of arguments, from which its schema is made, and a function that prepares a call.
+//! Each consists of a type for its arguments, which yields the schema, and a function that prepares a call.
 //! All file access goes through the opened folders of the sandbox's parts ([`paths`]).
 
 #![expect(
     clippy::needless_pass_by_value,
     clippy::unnecessary_wraps,
-    reason = "every function that prepares a call has one shape"
+    reason = "all functions that prepare a call have the same signature"
 )]
 
 mod ask;
 mod copy;
 mod directory;
 mod edit;
+mod edit_errors;
 mod find;
 mod git;
 mod ignored;
+mod matching;
+mod missing;
 mod output;
+mod patch;
 mod paths;
 mod read;
 mod remove;
@@ -26,8 +30,8 @@ mod tree;
 mod walk;
 mod write;
 
-pub use ask::NOBODY_TO_ANSWER;
-pub use paths::{Located, locate};
+pub use ask::is_unanswered;
+pub use paths::{SandboxLocation, locate};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,13 +46,14 @@ use crate::capability::Capability;
 use crate::gate::Permit;
 use crate::name::ToolName;
 use crate::spec::{Category, Ground, Source, ToolSpec};
-use crate::tool::{Answer, Call, Failure, Grounds, Prepared, Subject, Tool, Unprepared};
+use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, PreparedCall, Subject, Tool};
 
-/// How long a tool that only touches files may take.
+/// Time limit of tools that only access files.
 const FILE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The last parts of their names, for those who need no more than that.
+/// Short names of all built-in tools, sorted.
 pub(crate) const NAMES: &[&str] = &[
+    "apply-patch",
     "ask-user",
     "dir-create",
     "dir-delete",
@@ -70,12 +75,13 @@ pub(crate) const NAMES: &[&str] = &[
     "shell",
 ];
 
-/// All of them.
+/// All built-in tools.
 pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![
         read::tool(),
         write::tool(),
         edit::tool(),
+        patch::tool(),
         remove::file_tool(),
         copy::move_tool(),
         copy::copy_tool(),
@@ -95,8 +101,8 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// What a prepare function gives.
-type Preparing<'a> = Result<Box<dyn Prepared + 'a>, Unprepared>;
+/// Result of a prepare function.
+type Preparing<'a> = Result<Box<dyn PreparedCall + 'a>, PrepareError>;
 
 /// A built-in tool with arguments of this type.
 struct Builtin<A> {
@@ -111,12 +117,22 @@ impl<A: DeserializeOwned> Tool for Builtin<A> {
 
     fn prepare<'a>(&'a self, arguments: Value, grounds: Grounds<'a>) -> Preparing<'a> {
         let arguments = serde_json::from_value(arguments)
-            .map_err(|error| Unprepared::Arguments(error.to_string()))?;
+            .map_err(|error| PrepareError::Arguments(message_of(&error)))?;
         (self.prepare)(arguments, grounds)
     }
 }
 
-/// What differs between built-in tools.
+/// The error message without line and column: the model never saw that text.
+fn message_of(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    message
+        .split(" at line ")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The properties in which built-in tools differ.
 struct Description {
     name: &'static str,
     about: &'static str,
@@ -148,7 +164,7 @@ fn builtin<A: DeserializeOwned + JsonSchema + 'static>(
     })
 }
 
-/// The schema of arguments, in the plain form that every provider understands.
+/// The schema of arguments, in the simple form that every provider accepts.
 fn schema_of<A: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -162,7 +178,7 @@ fn schema_of<A: JsonSchema>() -> Value {
     schema
 }
 
-/// Takes out what says nothing to a model: titles, and formats such as `uint64`.
+/// Removes titles and formats such as `uint64`, which do not help a model.
 fn simplify(schema: &mut Value) {
     if let Value::Object(fields) = schema {
         if fields.get("title").is_some_and(Value::is_string) {
@@ -177,21 +193,21 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-/// A call whose subjects are known and whose work is a closure.
+/// A prepared call with its subjects and the closure that runs it.
 struct Ready<F> {
     subjects: Vec<Subject>,
     work: F,
 }
 
-/// Wraps the work of a call so that only a permit sets it off.
+/// Wraps the closure of a call so that it runs only with a permit.
 fn ready<'a>(
     subjects: Vec<Subject>,
     work: impl FnOnce(&mut Call<'_>) -> Result<Answer, Failure> + 'a,
-) -> Box<dyn Prepared + 'a> {
+) -> Box<dyn PreparedCall + 'a> {
     Box::new(Ready { subjects, work })
 }
 
-impl<F: FnOnce(&mut Call<'_>) -> Result<Answer, Failure>> Prepared for Ready<F> {
+impl<F: FnOnce(&mut Call<'_>) -> Result<Answer, Failure>> PreparedCall for Ready<F> {
     fn subjects(&self) -> Vec<Subject> {
         self.subjects.clone()
     }
@@ -207,7 +223,7 @@ mod tests {
     use crate::registry::Registry;
 
     #[test]
-    fn every_builtin_tool_is_complete_and_told_to_models_in_plain_schemas() {
+    fn every_builtin_tool_has_a_description_and_a_simple_schema() {
         let registry = Registry::with_builtins();
         assert_eq!(registry.list().count(), all().len());
         let names: Vec<&str> = registry.list().map(|spec| spec.name.short()).collect();

@@ -1,4 +1,4 @@
-//! `builtin/output-read`: pages of an output that was too long to be shown whole.
+//! `builtin/output-read`: reads more of a truncated output.
 
 use std::sync::Arc;
 
@@ -10,28 +10,34 @@ use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
 use crate::capability::Capability;
 use crate::ports::Window;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, Unprepared};
+use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Tool};
 
-/// So many bytes are read when the call does not say, and at most.
+/// Default and maximum of `limit`.
 const DEFAULT_BYTES: usize = 32 << 10;
-const MOST_BYTES: usize = 48 << 10;
+const MAX_BYTES: usize = 48 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The number of the call whose output to read.
+    /// The id of the call whose output to read.
     invocation: String,
-    /// The first byte to read, counted from 0.
+    /// The first byte to read, counted from 0. Default: 0.
     offset: Option<u64>,
-    /// How many bytes to read; 32768 when not given.
+    /// Maximum number of bytes to read. Default: 32768.
     #[schemars(range(min = 1, max = 49152))]
     limit: Option<usize>,
+    /// The first line to read, counted from 1, instead of `offset`.
+    #[schemars(range(min = 1))]
+    line: Option<u64>,
+    /// Maximum number of lines to read. Default: as many as fit in one result.
+    #[schemars(range(min = 1))]
+    lines: Option<u64>,
 }
 
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "output-read",
-        about: "Reads more of the output of an earlier call that was too long to be shown whole.",
+        about: "Reads more of the output of an earlier tool call whose output was truncated.",
         category: Category::Conversation,
         ground: Ground::Nothing,
         capability: Capability::reads(),
@@ -41,17 +47,85 @@ pub(super) fn tool() -> Arc<dyn Tool> {
 }
 
 fn prepare(arguments: Arguments, _grounds: Grounds<'_>) -> Preparing<'_> {
-    let invocation: ToolInvocationId = arguments
-        .invocation
-        .parse()
-        .map_err(|error: cleveragents_domain::IdError| Unprepared::Arguments(error.to_string()))?;
+    let invocation: ToolInvocationId =
+        arguments
+            .invocation
+            .parse()
+            .map_err(|error: cleveragents_domain::IdError| {
+                PrepareError::Arguments(error.to_string())
+            })?;
     let window = Window {
         from: arguments.offset.unwrap_or(0),
-        bytes: arguments.limit.unwrap_or(DEFAULT_BYTES).min(MOST_BYTES),
+        bytes: arguments.limit.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES),
     };
-    Ok(ready(Vec::new(), move |call| {
-        page(invocation, window, call)
+    let first = match (arguments.line, arguments.offset) {
+        (Some(_), Some(_)) => {
+            return Err(PrepareError::Arguments(
+                "give `line` or `offset`, not both".to_owned(),
+            ));
+        }
+        (None, None) if arguments.lines.is_some() => Some(1),
+        (line, _) => line,
+    };
+    let most = arguments.lines.unwrap_or(u64::MAX);
+    Ok(ready(Vec::new(), move |call| match first {
+        Some(first) => lines(invocation, first, most, call),
+        None => page(invocation, window, call),
     }))
+}
+
+/// Copies lines of an output, as many as fit in one result, and notes where to continue.
+fn lines(
+    invocation: ToolInvocationId,
+    first: u64,
+    most: u64,
+    call: &mut Call<'_>,
+) -> Result<Answer, Failure> {
+    let everything = Window {
+        from: 0,
+        bytes: usize::MAX,
+    };
+    let page = call
+        .ledger()
+        .output(call.scope(), invocation, everything)?
+        .ok_or_else(|| no_output(invocation))?;
+    let room = call.output.shown_limit();
+    let all = page.bytes.split_inclusive(|byte| *byte == b'\n');
+    let (mut number, mut last, mut position) = (0, 0, 0);
+    let (mut is_full, mut cut_at) = (false, None);
+    for line in all {
+        number += 1;
+        if number >= first && number - first < most && !is_full {
+            // A line longer than the limit is shown from its start.
+            let shown = &line[..line.len().min(room)];
+            is_full = call.output.len() + shown.len() as u64 > room as u64;
+            if !is_full {
+                call.output.bytes(shown);
+                last = number;
+                is_full = shown.len() < line.len();
+                cut_at = is_full.then(|| position + shown.len());
+            }
+        }
+        position += line.len();
+    }
+    if last == 0 {
+        return Err(Failure::new(format!(
+            "the output has {number} lines, so it cannot be read from line {first}"
+        )));
+    }
+    let next = match cut_at {
+        Some(byte) => format!(" This line is truncated: continue with offset {byte}."),
+        None if last < number => format!(" Continue with line {}.", last + 1),
+        None => String::new(),
+    };
+    let note = format!("Lines {first}–{last} of {number}.{next}");
+    Ok(Answer::written().noting(Some(note)))
+}
+
+fn no_output(invocation: ToolInvocationId) -> Failure {
+    Failure::new(format!(
+        "there is no stored output of the call {invocation}"
+    ))
 }
 
 fn page(
@@ -62,7 +136,7 @@ fn page(
     let page = call
         .ledger()
         .output(call.scope(), invocation, window)?
-        .ok_or_else(|| Failure::new(format!("there is no output of a call {invocation} here")))?;
+        .ok_or_else(|| no_output(invocation))?;
     if window.from >= page.total && page.total > 0 {
         let total = page.total;
         return Err(Failure::new(format!(
@@ -73,6 +147,6 @@ fn page(
     call.output.bytes(&page.bytes);
     let next = window.from + page.bytes.len() as u64;
     let rest = page.total.saturating_sub(next);
-    let note = (rest > 0).then(|| format!("{rest} bytes follow: read from offset {next}."));
+    let note = (rest > 0).then(|| format!("{rest} more bytes: continue with offset {next}."));
     Ok(Answer::written().noting(note))
 }

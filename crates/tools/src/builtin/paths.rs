@@ -1,10 +1,9 @@
-//! From the paths that a model writes to places in the sandbox.
+//! Resolves paths from tool arguments to places in the sandbox.
 //!
-//! A path is plain when the sandbox has one part, and begins with the alias of its part when it has
-//! several; an absolute path is taken when it lies in a part. `..` and links are followed by names
-//! here, so that rules are asked about the place itself. What is opened afterwards is opened beneath
-//! the part without following anything ([`Root`](cleveragents_sandbox::Root)): a link that appears in
-//! between leads nowhere.
+//! With several parts, a path starts with the alias of its part. An absolute path is accepted when it
+//! is inside a part. `..` and symlinks are resolved here by name, so that permission rules see the
+//! actual place. Files are opened afterwards relative to the part without following symlinks
+//! ([`Root`](cleveragents_sandbox::Root)), so that a symlink created in between has no effect.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -16,25 +15,24 @@ use cleveragents_sandbox::{Root, Stat};
 
 use crate::capability::Access;
 use crate::ports::{Part, PartPath, Workspace};
-use crate::tool::{Failure, Grounds, Subject, Unprepared};
+use crate::tool::{Failure, Grounds, PrepareError, Subject};
 
-/// Links are followed so many times at most.
-const MOST_LINKS: usize = 40;
+/// Maximum number of symlinks to follow in one path.
+const MAX_LINKS: usize = 40;
 
-/// What to do with a link that is the last name of a path.
+/// Whether to follow a symlink that is the last component of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Last {
-    /// Follow it.
     Follow,
-    /// It is meant itself.
+    /// Operate on the symlink itself.
     Keep,
 }
 
-/// A place in a part.
+/// A place in a part, which may be its root.
 #[derive(Debug, Clone)]
 pub(super) struct Place<'a> {
     pub(super) part: &'a Part,
-    /// `None` for the top.
+    /// `None` for the root of the part.
     pub(super) path: Option<TreePath>,
 }
 
@@ -43,16 +41,16 @@ impl<'a> Place<'a> {
         &self.part.root
     }
 
-    /// The path, which must not be the top of the part.
-    pub(super) fn inner(self, given: &str) -> Result<Target<'a>, Unprepared> {
+    /// Requires a path below the root of the part.
+    pub(super) fn inner(self, given: &str) -> Result<Target<'a>, PrepareError> {
         match self.path {
             Some(path) => Ok(Target {
                 part: self.part,
                 path,
             }),
-            None => Err(Unprepared::Outside {
+            None => Err(PrepareError::Outside {
                 path: given.to_owned(),
-                why: "it is the top of a part, and a path inside it is needed".to_owned(),
+                why: "it is the root of a part; give a path inside it".to_owned(),
             }),
         }
     }
@@ -74,7 +72,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A place inside a part.
+/// A place below the root of a part.
 #[derive(Debug, Clone)]
 pub(super) struct Target<'a> {
     pub(super) part: &'a Part,
@@ -104,21 +102,21 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// What is there; nothing is a failure.
+    /// Metadata of the path; fails when it does not exist.
     pub(super) fn stat(&self) -> Result<Stat, Failure> {
         match self.root().stat(&self.path) {
             Ok(Some(stat)) => Ok(stat),
-            Ok(None) => Err(Failure::new(format!("there is nothing at `{}`", self.path))),
-            Err(error) => Err(self.failed("looking at", &error)),
+            Ok(None) => Err(Failure::new(format!("`{}` does not exist", self.path))),
+            Err(error) => Err(self.failed("reading the metadata of", &error)),
         }
     }
 
-    /// What kind of thing is there; `None` for nothing.
+    /// The file type; `None` when the path does not exist.
     pub(super) fn kind(&self) -> Result<Option<FileKind>, Failure> {
         let stat = self
             .root()
             .stat(&self.path)
-            .map_err(|error| self.failed("looking at", &error))?;
+            .map_err(|error| self.failed("reading the metadata of", &error))?;
         match stat {
             None => Ok(None),
             Some(stat) => match stat.mode {
@@ -137,69 +135,73 @@ impl<'a> Target<'a> {
 }
 
 /// The sandbox of a call.
-pub(super) fn workspace(grounds: Grounds<'_>) -> Result<&dyn Workspace, Unprepared> {
-    grounds.workspace.ok_or(Unprepared::NoWorkspace)
+pub(super) fn workspace(grounds: Grounds<'_>) -> Result<&dyn Workspace, PrepareError> {
+    grounds.workspace.ok_or(PrepareError::NoWorkspace)
 }
 
-/// The place that a path means.
+/// Resolves a path to a place.
 pub(super) fn place<'a>(
     grounds: Grounds<'a>,
     given: &str,
     last: Last,
     access: Access,
-) -> Result<Place<'a>, Unprepared> {
+) -> Result<Place<'a>, PrepareError> {
     let parts = workspace(grounds)?.parts();
     let (part, names) = find_part(parts, given)?;
     if access == Access::Writes && part.is_read_only {
-        return Err(Unprepared::ReadOnlyPart(part.alias.clone()));
+        return Err(PrepareError::ReadOnlyPart(part.alias.clone()));
     }
-    let path = follow(part, names, given, last)?;
+    let path = resolve(part, names, given, last)?;
     Ok(Place { part, path })
 }
 
-/// The place inside a part that a path means.
+/// Resolves a path to a place below the root of a part.
 pub(super) fn target<'a>(
     grounds: Grounds<'a>,
     given: &str,
     last: Last,
     access: Access,
-) -> Result<Target<'a>, Unprepared> {
+) -> Result<Target<'a>, PrepareError> {
     place(grounds, given, last, access)?.inner(given)
 }
 
-/// A place in the sandbox, as a tool that is no part of the program needs it.
+/// A place in the sandbox, for tools that run as external processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Located {
-    /// What rules can speak about.
+pub struct SandboxLocation {
+    /// The place as permission rules match it.
     pub subject: Subject,
-    /// Where it is on this machine, without a link or `..` in it at this moment.
+    /// Absolute path on this machine, without symlinks or `..` at the time of the call.
     pub real: PathBuf,
 }
 
-/// Finds the place in the sandbox that a path means, by names alone; links are followed.
-pub fn locate(grounds: Grounds<'_>, given: &str, access: Access) -> Result<Located, Unprepared> {
+/// Resolves a path to a place in the sandbox, following symlinks.
+pub fn locate(
+    grounds: Grounds<'_>,
+    given: &str,
+    access: Access,
+) -> Result<SandboxLocation, PrepareError> {
     let place = place(grounds, given, Last::Follow, access)?;
     let top = place.root().path();
     let real = match &place.path {
         Some(path) => top.join(OsStr::from_bytes(path.as_bytes())),
         None => top.to_owned(),
     };
-    Ok(Located {
+    Ok(SandboxLocation {
         subject: place.subject(access),
         real,
     })
 }
 
-/// Whether a path stands for the whole sandbox.
+/// Whether a path means the whole sandbox.
 pub(super) fn is_everything(given: Option<&str>) -> bool {
     given.is_none_or(|given| !given.starts_with('/') && names_of(given.as_bytes()).is_empty())
 }
 
-/// The places to look at: the one named, or every part.
+/// The place of the path, or the roots of all parts when no path is given.
 pub(super) fn places<'a>(
     grounds: Grounds<'a>,
     given: Option<&str>,
-) -> Result<Vec<Place<'a>>, Unprepared> {
+) -> Result<Vec<Place<'a>>, PrepareError> {
     match given {
         Some(given) if !is_everything(Some(given)) => {
             Ok(vec![place(grounds, given, Last::Follow, Access::Reads)?])
@@ -212,8 +214,8 @@ pub(super) fn places<'a>(
     }
 }
 
-fn outside(given: &str, why: impl Into<String>) -> Unprepared {
-    Unprepared::Outside {
+fn outside(given: &str, why: impl Into<String>) -> PrepareError {
+    PrepareError::Outside {
         path: given.chars().take(300).collect(),
         why: why.into(),
     }
@@ -229,19 +231,19 @@ fn names_of(bytes: &[u8]) -> Names {
         .collect()
 }
 
-/// The part that a path begins in, and the names that follow.
-fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Unprepared> {
+/// Splits a path into its part and the remaining components.
+fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), PrepareError> {
     if given.contains('\0') {
-        return Err(outside(given, "it holds a zero byte"));
+        return Err(outside(given, "it contains a NUL byte"));
     }
     if given.starts_with('/') {
         return parts
             .iter()
-            .find_map(|part| Some((part, beneath(part, Path::new(given))?)))
-            .ok_or_else(|| outside(given, "it is absolute and leads out of the sandbox"));
+            .find_map(|part| Some((part, relative_names(part, Path::new(given))?)))
+            .ok_or_else(|| outside(given, "it is an absolute path outside the sandbox"));
     }
     if given.starts_with('~') {
-        return Err(outside(given, "it leads out of the sandbox"));
+        return Err(outside(given, "it is outside the sandbox"));
     }
     let mut names = names_of(given.as_bytes());
     let alias_of = |part: &&Part| {
@@ -250,7 +252,7 @@ fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Un
             .is_some_and(|name| name == part.alias.as_bytes())
     };
     if let [only] = parts {
-        // The alias may stand in front here too, unless the part holds something at the whole path.
+        // The alias prefix is optional here, unless the part contains the whole path.
         let exists = |names: &Names| {
             let path = Vec::from(names.clone()).join(&b'/');
             TreePath::from_bytes(path)
@@ -277,12 +279,12 @@ fn find_part<'a>(parts: &'a [Part], given: &str) -> Result<(&'a Part, Names), Un
     let aliases = aliases.join(", ");
     Err(outside(
         given,
-        format!("it has to begin with a part: {aliases}"),
+        format!("it must start with the name of a part: {aliases}"),
     ))
 }
 
-/// The names from the top of a part to an absolute path in it.
-fn beneath(part: &Part, path: &Path) -> Option<Names> {
+/// The components of an absolute path relative to a part; `None` when it is outside.
+fn relative_names(part: &Part, path: &Path) -> Option<Names> {
     let root = part.root.path();
     let rest = path
         .strip_prefix(root)
@@ -295,27 +297,27 @@ fn beneath(part: &Part, path: &Path) -> Option<Names> {
     Some(names_of(rest.as_os_str().as_bytes()))
 }
 
-/// Follows names and links from the top of a part. Nothing that leads out of it is accepted.
-fn follow(
+/// Resolves components and symlinks from the root of a part. Rejects paths that leave the part.
+fn resolve(
     part: &Part,
     mut rest: Names,
     given: &str,
     last: Last,
-) -> Result<Option<TreePath>, Unprepared> {
-    let mut done: Vec<Vec<u8>> = Vec::new();
+) -> Result<Option<TreePath>, PrepareError> {
+    let mut resolved: Vec<Vec<u8>> = Vec::new();
     let mut links = 0;
     while let Some(name) = rest.pop_front() {
         if name == b".." {
-            if done.pop().is_none() {
-                return Err(outside(given, "it leads out of the sandbox"));
+            if resolved.pop().is_none() {
+                return Err(outside(given, "it is outside the sandbox"));
             }
             continue;
         }
-        done.push(name);
+        resolved.push(name);
         if rest.is_empty() && last == Last::Keep {
             break;
         }
-        let here = joined(&done, given)?;
+        let here = joined(&resolved, given)?;
         let found = part.root.stat(&here);
         let found = found.map_err(|error| outside(given, error.to_string()))?;
         let kind = found.and_then(|stat| stat.mode).map(FileMode::kind);
@@ -323,30 +325,33 @@ fn follow(
             continue;
         }
         links += 1;
-        if links > MOST_LINKS {
-            return Err(outside(given, "its links go in circles"));
+        if links > MAX_LINKS {
+            return Err(outside(given, "it contains a symlink loop"));
         }
         let link = part.root.read_link(&here);
         let link = link.map_err(|error| outside(given, error.to_string()))?;
         let mut next = if link.starts_with(b"/") {
-            done.clear();
+            resolved.clear();
             let target = Path::new(OsStr::from_bytes(&link));
-            beneath(part, target).ok_or_else(|| {
-                outside(given, format!("the link `{here}` leads out of the sandbox"))
+            relative_names(part, target).ok_or_else(|| {
+                outside(
+                    given,
+                    format!("the symlink `{here}` points outside the sandbox"),
+                )
             })?
         } else {
-            done.pop();
+            resolved.pop();
             names_of(&link)
         };
         next.append(&mut rest);
         rest = next;
     }
-    if done.is_empty() {
+    if resolved.is_empty() {
         return Ok(None);
     }
-    joined(&done, given).map(Some)
+    joined(&resolved, given).map(Some)
 }
 
-fn joined(names: &[Vec<u8>], given: &str) -> Result<TreePath, Unprepared> {
+fn joined(names: &[Vec<u8>], given: &str) -> Result<TreePath, PrepareError> {
     TreePath::from_bytes(names.join(&b'/')).map_err(|error| outside(given, error.to_string()))
 }

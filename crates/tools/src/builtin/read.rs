@@ -1,4 +1,4 @@
-//! `builtin/file-read`: a file, or some lines of it.
+//! `builtin/file-read`: reads a file, or some lines of it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -9,41 +9,41 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::{Last, Target, target};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, missing, ready};
 use crate::capability::{Access, Capability};
-use crate::gate::LARGEST_PICTURE;
+use crate::gate::MAX_IMAGE_SIZE;
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool};
 
-/// So many lines are read when the call does not say.
+/// Default of `limit`.
 const DEFAULT_LINES: u64 = 2_000;
 
-/// A zero byte in the beginning of a file says that it is not text.
-const LOOKED_AT: usize = 8 << 10;
+/// Length of the start of a file that is searched for a NUL byte, which marks a binary file.
+const BINARY_CHECK_LENGTH: usize = 8 << 10;
 
-/// Files are read in pieces of this size.
-const PIECE: usize = 64 << 10;
+/// Size of the read buffer, in bytes.
+const BUFFER_SIZE: usize = 64 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// The file to read.
     path: String,
-    /// The first line to read, counted from 1.
+    /// The first line to read, counted from 1. Default: 1.
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// How many lines to read; 2000 when not given.
+    /// Maximum number of lines to read. Default: 2000.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
-    /// Whether to put its number in front of every line.
+    /// Whether to prefix every line with its number. Default: false.
     line_numbers: Option<bool>,
 }
 
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-read",
-        about: "Reads a text file, whole or some of its lines. Pictures (PNG, JPEG, GIF, WebP) are shown to models \
-                      that can see; other binary files are only described.",
+        about: "Reads a text file or some of its lines. Images (PNG, JPEG, GIF, WebP) are shown to models \
+                      that accept images; for other binary files it returns only the size.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::reads(),
@@ -59,35 +59,33 @@ fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
 }
 
 /// Opens a regular file.
-pub(super) fn open(file: &Target<'_>) -> Result<File, Failure> {
+pub(super) fn open(file: &Target<'_>, call: &Call<'_>) -> Result<File, Failure> {
     match file.kind()? {
         Some(FileKind::File) => file
             .root()
             .open_file(&file.path)
             .map_err(|error| file.failed("opening", &error)),
         Some(FileKind::Directory) => Err(Failure::new(format!(
-            "`{}` is a folder; list it with builtin/dir-list",
+            "`{}` is a directory; list it with builtin/dir-list",
             file.path
         ))),
-        Some(FileKind::Symlink) | None => {
-            Err(Failure::new(format!("there is no file `{}`", file.path)))
-        }
+        Some(FileKind::Symlink) | None => Err(missing::no_file(file, call)),
     }
 }
 
 fn read(file: &Target<'_>, arguments: &Arguments, call: &mut Call<'_>) -> Result<Answer, Failure> {
-    let opened = open(file)?;
+    let opened = open(file, call)?;
     let size = opened.metadata().map_or(0, |found| found.len());
-    let mut reader = BufReader::with_capacity(PIECE, opened);
+    let mut reader = BufReader::with_capacity(BUFFER_SIZE, opened);
     let failed = |error: std::io::Error| file.failed("reading", &error);
     let beginning = reader.fill_buf().map_err(failed)?;
-    let beginning = &beginning[..beginning.len().min(LOOKED_AT)];
+    let beginning = &beginning[..beginning.len().min(BINARY_CHECK_LENGTH)];
     if let Some(kind) = picture(beginning) {
         return picture_answer(reader, kind, size, call).map_err(failed);
     }
     if beginning.contains(&0) {
         call.output
-            .text(&format!("[a binary file of {size} bytes; not shown]"));
+            .text(&format!("[binary file, {size} bytes; not shown]"));
         return Ok(Answer::written());
     }
     let lines = Lines {
@@ -98,7 +96,7 @@ fn read(file: &Target<'_>, arguments: &Arguments, call: &mut Call<'_>) -> Result
     lines.copy(file, reader, call)
 }
 
-/// The kind of picture that bytes begin.
+/// The media type of an image that starts with these bytes.
 fn picture(bytes: &[u8]) -> Option<&'static str> {
     let kinds: [(&[u8], &str); 4] = [
         (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -119,13 +117,13 @@ fn picture_answer(
     size: u64,
     call: &mut Call<'_>,
 ) -> std::io::Result<Answer> {
-    if size > LARGEST_PICTURE {
+    if size > MAX_IMAGE_SIZE {
         call.output
-            .text(&format!("[{kind}, {size} bytes; too large to be shown]"));
+            .text(&format!("[{kind}, {size} bytes; too large to show]"));
         return Ok(Answer::written());
     }
     let mut bytes = Vec::new();
-    reader.take(LARGEST_PICTURE).read_to_end(&mut bytes)?;
+    reader.take(MAX_IMAGE_SIZE).read_to_end(&mut bytes)?;
     call.output.bytes(&bytes);
     Ok(Answer {
         media_type: Some(kind),
@@ -133,59 +131,75 @@ fn picture_answer(
     })
 }
 
-/// Which lines are wanted.
+/// The range of lines to read.
 struct Lines {
     first: u64,
     most: u64,
     with_numbers: bool,
 }
 
+/// Lines after this number of bytes are not counted.
+const MAX_COUNTED: u64 = 256 << 20;
+
 impl Lines {
-    /// Copies the lines to the output, however long they are, and says where to go on.
+    /// Copies whole lines to the output, as many as fit in one result, and notes where to continue.
     fn copy(
         &self,
         file: &Target<'_>,
         mut reader: BufReader<File>,
         call: &mut Call<'_>,
     ) -> Result<Answer, Failure> {
-        // Lines are counted from 1; `line` is the one that the next byte belongs to.
-        let mut line = 1;
-        let mut is_at_start = true;
+        let room = call.output.shown_limit() as u64;
         let end = self.first.saturating_add(self.most);
-        while line < end {
+        // Lines are counted from 1; `line` contains the next byte.
+        let (mut line, mut last, mut counted) = (1, 0, 0);
+        let (mut is_at_start, mut is_full) = (true, false);
+        let mut piece = Vec::new();
+        while counted <= MAX_COUNTED {
             call.keep_going()?;
-            let piece = reader
-                .fill_buf()
-                .map_err(|error| file.failed("reading", &error))?;
-            if piece.is_empty() {
+            piece.clear();
+            let read = (&mut reader)
+                .take(BUFFER_SIZE as u64)
+                .read_until(b'\n', &mut piece);
+            let length = read.map_err(|error| file.failed("reading", &error))? as u64;
+            if length == 0 {
                 break;
             }
-            let stop = piece.iter().position(|byte| *byte == b'\n');
-            let length = stop.map_or(piece.len(), |at| at + 1);
-            if line >= self.first {
+            // The first line is shown even if it exceeds the limit.
+            is_full |= is_at_start && line > self.first && call.output.len() + length > room;
+            if line >= end || is_full {
+                counted += length;
+            } else if line >= self.first {
                 if is_at_start && self.with_numbers {
                     call.output.text(&format!("{line:>6}\t"));
                 }
-                call.output.bytes(&piece[..length]);
+                call.output.bytes(&piece);
+                last = line;
             }
-            is_at_start = stop.is_some();
+            is_at_start = piece.ends_with(b"\n");
             line += u64::from(is_at_start);
-            reader.consume(length);
         }
-        let has_more = line >= end
-            && !reader
-                .fill_buf()
-                .map_err(|error| file.failed("reading", &error))?
-                .is_empty();
-        // A last line without a line break counts too.
-        let count = line - u64::from(is_at_start);
-        if self.first > count.max(1) {
+        // A last line without a line break counts as a line.
+        let total = line - u64::from(is_at_start);
+        if self.first > total.max(1) {
             return Err(Failure::new(format!(
-                "the file has {count} lines, so it cannot be read from line {}",
+                "the file has {total} lines, so it cannot be read from line {}",
                 self.first
             )));
         }
-        let note = has_more.then(|| format!("The file goes on: read from offset {end}."));
+        let (first, next) = (self.first, last + 1);
+        let more = if counted > MAX_COUNTED {
+            "more than "
+        } else {
+            ""
+        };
+        let note = if last < total {
+            Some(format!(
+                "Lines {first}–{last} of {more}{total}. Continue with offset {next}."
+            ))
+        } else {
+            (first > 1).then(|| format!("Lines {first}–{last} of {total}."))
+        };
         Ok(Answer::written().noting(note))
     }
 }

@@ -7,32 +7,32 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::paths::{Last, Target, target};
-use super::walk::{self, MOST_PATHS};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use super::walk::{self, MAX_PATHS};
+use super::{Description, FILE_TIMEOUT, Preparing, builtin, missing, ready};
 use crate::capability::{Access, Capability};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, Touched};
+use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FileArguments {
-    /// The file or link to delete.
+    /// The file or symlink to delete.
     path: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DirectoryArguments {
-    /// The folder to delete.
+    /// The directory to delete.
     path: String,
-    /// Whether to delete what it holds too.
+    /// Whether to delete its content too. Default: false.
     recursive: Option<bool>,
 }
 
 pub(super) fn file_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-delete",
-        about: "Deletes a file. A link is deleted itself, not what it leads to.",
+        about: "Deletes a file. For a symlink, deletes the symlink, not its target.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("file"),
@@ -44,7 +44,7 @@ pub(super) fn file_tool() -> Arc<dyn Tool> {
 pub(super) fn directory_tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "dir-delete",
-        about: "Deletes an empty folder, or with `recursive` a folder and all it holds.",
+        about: "Deletes an empty directory, or with `recursive` a directory and its content.",
         category: Category::DirectoryOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("file"),
@@ -65,10 +65,10 @@ fn delete_file(file: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure
         Some(FileKind::Directory) => {
             let path = &file.path;
             return Err(Failure::new(format!(
-                "`{path}` is a folder; delete it with builtin/dir-delete"
+                "`{path}` is a directory; delete it with builtin/dir-delete and `recursive`"
             )));
         }
-        None => return Err(Failure::new(format!("there is nothing at `{}`", file.path))),
+        None => return Err(missing::no_file(file, call)),
     }
     file.root()
         .remove_file(&file.path)
@@ -95,13 +95,10 @@ fn require_directory(folder: &Target<'_>) -> Result<(), Failure> {
     match folder.kind()? {
         Some(FileKind::Directory) => Ok(()),
         Some(_) => Err(Failure::new(format!(
-            "`{}` is no folder; delete it with builtin/file-delete",
+            "`{}` is not a directory; delete it without `recursive` (builtin/file-delete)",
             folder.path
         ))),
-        None => Err(Failure::new(format!(
-            "there is nothing at `{}`",
-            folder.path
-        ))),
+        None => Err(Failure::new(format!("`{}` does not exist", folder.path))),
     }
 }
 
@@ -110,7 +107,7 @@ fn delete_empty(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Fail
         if error.kind() == std::io::ErrorKind::DirectoryNotEmpty {
             let path = &folder.path;
             Failure::new(format!(
-                "`{path}` is not empty; set `recursive` to delete all it holds"
+                "`{path}` is not empty; set `recursive` to delete its content too"
             ))
         } else {
             folder.failed("deleting", &error)
@@ -121,8 +118,8 @@ fn delete_empty(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Fail
 }
 
 fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
-    let found = walk::beneath(folder, call)?;
-    // All of it is looked at before the first of it is deleted.
+    let found = walk::list_tree(folder, call)?;
+    // All paths are checked before the first is deleted.
     for entry in &found {
         call.fence().check(&folder.part_path_of(&entry.path))?;
     }
@@ -147,7 +144,7 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
         .map_err(|error| folder.failed("deleting", &error).touching(touched.clone()))?;
     let count = found.len();
     call.output.text(&format!(
-        "deleted `{}` and the {count} things in it",
+        "deleted `{}` and {count} entries in it",
         folder.path
     ));
     Ok(Answer {
@@ -156,11 +153,11 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
     })
 }
 
-/// A folder and what was found in it, as far as that can be listed.
-pub(super) fn touched(folder: &Target<'_>, found: &[walk::Found]) -> Touched {
-    if found.len() > MOST_PATHS {
-        return Touched::Anything;
+/// The paths of a directory and its content, or [`TouchedPaths::Anything`] when there are too many to list.
+pub(super) fn touched(folder: &Target<'_>, found: &[walk::TreeEntry]) -> TouchedPaths {
+    if found.len() > MAX_PATHS {
+        return TouchedPaths::Anything;
     }
     let inner = found.iter().map(|entry| folder.part_path_of(&entry.path));
-    Touched::Paths(std::iter::once(folder.part_path()).chain(inner).collect())
+    TouchedPaths::Paths(std::iter::once(folder.part_path()).chain(inner).collect())
 }

@@ -1,7 +1,8 @@
-//! `builtin/file-search`: text in files, with ripgrep's libraries and on several threads.
+//! `builtin/file-search`: searches text in files, with ripgrep's libraries on several threads.
 //!
-//! The walk is by names; what it finds is opened beneath the part, so that a link that appears
-//! meanwhile leads nowhere. What comes first by name is shown, whichever thread was faster.
+//! The walk is by name; files are opened relative to the part without following symlinks, so that a
+//! symlink created meanwhile has no effect. Results are sorted by path, so that the limit selects the
+//! same matches in every run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,34 +23,34 @@ use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::safety::Fence;
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, Unprepared};
+use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Tool};
 
-/// So many matching lines are shown when the call does not say.
+/// Default of `limit`.
 const DEFAULT_MATCHES: usize = 200;
 
-/// Longer lines are cut.
-const LONGEST_LINE: usize = 400;
+/// Longer lines are truncated; in bytes.
+const MAX_LINE_LENGTH: usize = 400;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchArguments {
-    /// The regular expression to look for.
+    /// The regular expression to search for.
     #[schemars(length(min = 1))]
     pattern: String,
-    /// The file or folder to look in; everything when not given.
+    /// The file or directory to search. Default: the whole sandbox.
     path: Option<String>,
-    /// Only files whose path fits, such as `*.rs` or `src/**/*.ts`.
+    /// Search only files whose path matches this glob, such as `*.rs` or `src/**/*.ts`.
     glob: Option<String>,
-    /// Whether the pattern is plain text and no regular expression.
+    /// Whether the pattern is plain text instead of a regular expression. Default: false.
     literal: Option<bool>,
-    /// Whether upper and lower case are the same.
+    /// Whether to ignore case. Default: false.
     ignore_case: Option<bool>,
-    /// How many lines to show around each match.
+    /// Number of context lines before and after each match. Default: 0.
     #[schemars(range(max = 20))]
     context: Option<usize>,
-    /// Whether to look in hidden files too.
+    /// Whether to include hidden files. Default: false.
     hidden: Option<bool>,
-    /// How many matching lines to show; 200 when not given.
+    /// Maximum number of matching lines to show. Default: 200.
     #[schemars(range(min = 1, max = 5000))]
     limit: Option<usize>,
 }
@@ -57,8 +58,8 @@ struct SearchArguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-search",
-        about: "Searches text in files. Files that .gitignore names are left out, and so are binary ones. Gives \
-                      `path:line:text`.",
+        about: "Searches text in files. Binary files and files ignored by .gitignore are excluded. Returns lines of \
+                      the form `path:line:text`.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability::reads(),
@@ -73,9 +74,9 @@ fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> Preparing
         .fixed_strings(arguments.literal == Some(true))
         .line_terminator(Some(b'\n'))
         .build(&arguments.pattern)
-        .map_err(|error| Unprepared::Arguments(format!("the pattern is wrong: {error}")))?;
+        .map_err(|error| PrepareError::Arguments(format!("the pattern is invalid: {error}")))?;
     if let Some(glob) = &arguments.glob {
-        tree::check_glob(glob).map_err(Unprepared::Arguments)?;
+        tree::check_glob(glob).map_err(PrepareError::Arguments)?;
     }
     let places = places(grounds, arguments.path.as_deref())?;
     let subjects = places
@@ -87,7 +88,7 @@ fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> Preparing
         let search = Search {
             matcher,
             context: arguments.context.unwrap_or(0),
-            kept: Mutex::new(Kept::new(most)),
+            kept: Mutex::new(SearchResults::new(most)),
             matches: AtomicU64::new(0),
             files: AtomicU64::new(0),
         };
@@ -103,7 +104,7 @@ fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> Preparing
     }))
 }
 
-/// Whether paths must name their part.
+/// Whether paths must start with the name of their part.
 pub(super) fn has_parts(call: &Call<'_>) -> Result<bool, Failure> {
     Ok(call.workspace()?.parts().len() > 1)
 }
@@ -117,15 +118,15 @@ pub(super) fn shown_path(place: &Place<'_>, path: &TreePath, has_several: bool) 
     }
 }
 
-/// What is shown: as much as fits of what comes first by name.
-pub(super) struct Kept {
+/// The matches to show: the first files by path, up to the limit.
+pub(super) struct SearchResults {
     most: usize,
-    /// How many count towards the limit.
+    /// Number of matches in `files`.
     count: usize,
     pub(super) files: BTreeMap<String, (usize, Vec<Line>)>,
 }
 
-impl Kept {
+impl SearchResults {
     pub(super) const fn new(most: usize) -> Self {
         Self {
             most,
@@ -134,8 +135,8 @@ impl Kept {
         }
     }
 
-    /// Whether a file of this name would be shown, as far as is known now.
-    pub(super) fn wants(&self, path: &str) -> bool {
+    /// Whether matches of a file would be shown, given the files found so far.
+    pub(super) fn would_show(&self, path: &str) -> bool {
         let last = self.files.last_key_value();
         self.count < self.most || last.is_some_and(|(last, _)| path < last.as_str())
     }
@@ -143,7 +144,7 @@ impl Kept {
     pub(super) fn add(&mut self, path: String, count: usize, lines: Vec<Line>) {
         self.count += count;
         self.files.insert(path, (count, lines));
-        // Whatever comes last by name is not shown when those before it suffice.
+        // Drop the last files by path when the files before them reach the limit.
         while let Some(last) = self.files.last_entry() {
             let without = self.count - last.get().0;
             if without < self.most {
@@ -158,7 +159,7 @@ impl Kept {
 struct Search {
     matcher: RegexMatcher,
     context: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<SearchResults>,
     matches: AtomicU64,
     files: AtomicU64,
 }
@@ -193,7 +194,7 @@ impl Search {
         fence: Fence<'_>,
         searcher: &mut Searcher,
     ) {
-        // What vanished or cannot be read holds nothing to be found.
+        // Unreadable and deleted files are skipped.
         let Ok(file) = place.root().open_file(path) else {
             return;
         };
@@ -212,7 +213,7 @@ impl Search {
                 }
                 let shown = shown_path(place, path, has_several);
                 let kept = self.kept();
-                if kept.wants(&shown) {
+                if kept.would_show(&shown) {
                     Showing::Lines {
                         path: shown,
                         most: kept.most,
@@ -239,7 +240,7 @@ impl Search {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, SearchResults> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -251,15 +252,15 @@ impl Search {
         let (matches, files) = (self.matches.into_inner(), self.files.into_inner());
         let mut left = most;
         for (count, lines) in kept.files.into_values() {
-            // The matches of the last file are cut where the limit is reached.
-            for line in cut(lines, left, count) {
+            // The matches of the last file are truncated at the limit.
+            for line in truncate(lines, left, count) {
                 call.output.line(&line.text);
             }
             left = left.saturating_sub(count);
         }
         let shown = (most - left) as u64;
         let note = if matches == 0 {
-            "Nothing was found.".to_owned()
+            "No matches found.".to_owned()
         } else if shown < matches {
             format!("{matches} matching lines in {files} files; the first {shown} are shown.")
         } else {
@@ -275,8 +276,8 @@ pub(super) struct Line {
     text: String,
 }
 
-/// The lines up to the match that reaches the limit.
-fn cut(lines: Vec<Line>, left: usize, count: usize) -> Vec<Line> {
+/// Truncates lines after the match that reaches the limit.
+fn truncate(lines: Vec<Line>, left: usize, count: usize) -> Vec<Line> {
     if count <= left {
         return lines;
     }
@@ -290,17 +291,17 @@ fn cut(lines: Vec<Line>, left: usize, count: usize) -> Vec<Line> {
         .collect()
 }
 
-/// What becomes of the matches of a file.
+/// How the matches of a file are reported.
 enum Showing {
-    /// It may not be read.
+    /// Permission rules hide the file.
     Nothing,
-    /// Its matches are counted: enough is shown that comes before it by name.
+    /// Only counted: files before it by path reach the limit.
     Count,
-    /// Its lines are shown, under this path and at most so many.
+    /// Lines are shown under this path, up to `most` matches.
     Lines { path: String, most: usize },
 }
 
-/// Collects what is found in one file. Most files hold nothing, so all else waits for the first match.
+/// Collects the matches of one file. Checks run at the first match, because most files have none.
 struct InFile<'s> {
     matcher: &'s RegexMatcher,
     showing: Option<Showing>,
@@ -310,12 +311,12 @@ struct InFile<'s> {
 }
 
 impl InFile<'_> {
-    /// Says what is shown of the file; the first time it is found out.
+    /// How matches of the file are reported; determined at the first match.
     fn showing(&mut self) -> &Showing {
         self.showing.get_or_insert_with(self.first_found)
     }
 
-    /// Keeps a line, when lines are shown and there is room.
+    /// Stores a line, unless lines are not shown or the limit is reached.
     fn push(&mut self, separator: char, number: Option<u64>, bytes: &[u8]) {
         let Some(Showing::Lines { path, most }) = &self.showing else {
             return;
@@ -326,7 +327,7 @@ impl InFile<'_> {
         let number = number.unwrap_or(0);
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end_matches(['\n', '\r']);
-        let text = if text.len() > LONGEST_LINE {
+        let text = if text.len() > MAX_LINE_LENGTH {
             self.around_match(text)
         } else {
             text.to_owned()
@@ -337,12 +338,12 @@ impl InFile<'_> {
         });
     }
 
-    /// The part of a long line that holds the match.
+    /// The part of a long line that contains the match.
     fn around_match(&self, text: &str) -> String {
         let found = self.matcher.find(text.as_bytes()).ok().flatten();
         let at = found.map_or(0, |found| found.start());
-        let start = text.floor_char_boundary(at.saturating_sub(LONGEST_LINE / 4));
-        let end = text.floor_char_boundary((start + LONGEST_LINE).min(text.len()));
+        let start = text.floor_char_boundary(at.saturating_sub(MAX_LINE_LENGTH / 4));
+        let end = text.floor_char_boundary((start + MAX_LINE_LENGTH).min(text.len()));
         let before = if start > 0 { "…" } else { "" };
         let after = if end < text.len() { "…" } else { "" };
         format!("{before}{}{after}", &text[start..end])
@@ -365,7 +366,7 @@ impl Sink for &mut InFile<'_> {
     }
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> std::io::Result<bool> {
-        // Lines before the first match come before it was asked whether they may be shown.
+        // Context lines before the first match arrive before the check in `matched`.
         if matches!(self.showing(), Showing::Nothing) {
             return Ok(false);
         }

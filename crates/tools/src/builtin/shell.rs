@@ -1,11 +1,11 @@
-//! `builtin/shell`: a command, confined to the sandbox.
+//! `builtin/shell`: runs a command, confined to the sandbox.
 
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::{Code, Diagnose as _};
-use cleveragents_process::Finished;
+use cleveragents_process::CommandResult;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -15,24 +15,24 @@ use crate::capability::{Access, Capability};
 use crate::ports::Command;
 use crate::running::{Streams, check_ending, exec};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Subject, Tool, Touched, Unprepared};
+use crate::tool::{Answer, Call, Failure, Grounds, PrepareError, Subject, Tool, TouchedPaths};
 
-/// How long a command may take that names no limit, and the most it can ask for.
+/// Default and maximum of `timeout_seconds`.
 const DEFAULT_SECONDS: u64 = 120;
-const MOST_SECONDS: u64 = 600;
+const MAX_SECONDS: u64 = 600;
 
-/// The shells to run commands with, the first that is there.
+/// Shells to run commands with, in order of preference.
 const SHELLS: [(&str, &[&str]); 2] = [("bash", &["--noprofile", "--norc", "-c"]), ("sh", &["-c"])];
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The command line, for a shell.
+    /// The shell command line.
     #[schemars(length(min = 1))]
     command: String,
-    /// The folder to run it in; the top when not given.
+    /// The working directory. Default: the root of the sandbox.
     folder: Option<String>,
-    /// How many seconds it may take; 120 when not given.
+    /// Time limit in seconds. Default: 120.
     #[schemars(range(min = 1, max = 600))]
     timeout_seconds: Option<u64>,
 }
@@ -40,20 +40,20 @@ struct Arguments {
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "shell",
-        about: "Runs a command in the sandbox, without network and without a terminal. It can write in the \
-                      sandbox only. Gives what it prints and its exit code.",
+        about: "Runs a shell command in the sandbox, without network access and without a terminal. It can write \
+                      only inside the sandbox. Returns its output and exit code.",
         category: Category::ShellOperations,
         ground: Ground::Workspace,
         capability: Capability::writes("snapshot"),
-        timeout: Duration::from_secs(MOST_SECONDS),
+        timeout: Duration::from_secs(MAX_SECONDS),
     };
     builtin::<Arguments>(description, prepare)
 }
 
 fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
     if arguments.command.contains('\0') {
-        return Err(Unprepared::Arguments(
-            "the command holds a zero byte".to_owned(),
+        return Err(PrepareError::Arguments(
+            "the command contains a NUL byte".to_owned(),
         ));
     }
     let folder = match arguments.folder.as_deref() {
@@ -78,20 +78,20 @@ fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
         let finished = run(&arguments.command, folder.as_ref(), access, time, call)?;
         check_ending(&finished, time)?;
         Ok(Answer {
-            touched: Touched::Anything,
+            touched: TouchedPaths::Anything,
             ..Answer::written().noting(Some("Exit code 0.".to_owned()))
         })
     }))
 }
 
-/// Runs a command with the first shell there is.
+/// Runs a command with the first available shell.
 fn run(
     command: &str,
     folder: Option<&Place<'_>>,
     access: Access,
     time: Duration,
     call: &mut Call<'_>,
-) -> Result<Finished, Failure> {
+) -> Result<CommandResult, Failure> {
     let workspace = call.workspace()?;
     let mut missing = None;
     for (shell, options) in SHELLS {
@@ -111,9 +111,10 @@ fn run(
         match exec(workspace, &command, Streams::Together, call) {
             Err(error) if error.code() == Code::ProgramNotFound => missing = Some(error),
             other => {
-                return other.map_err(|error| Failure::from(error).touching(Touched::Anything));
+                return other
+                    .map_err(|error| Failure::from(error).touching(TouchedPaths::Anything));
             }
         }
     }
-    Err(missing.map_or_else(|| Failure::new("there is no shell"), Failure::from))
+    Err(missing.map_or_else(|| Failure::new("no shell is installed"), Failure::from))
 }

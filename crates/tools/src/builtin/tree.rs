@@ -1,4 +1,4 @@
-//! Walking the files of a part on several threads, without those that `.gitignore` names.
+//! Walks the files of a part on several threads, without files that `.gitignore` excludes.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,40 +16,40 @@ use super::ignored::IgnoreRules;
 use super::paths::Place;
 use crate::tool::{Call, Failure};
 
-/// More threads than this do not make it faster.
-const MOST_THREADS: usize = 8;
+/// Maximum number of threads; more do not make the walk faster.
+const MAX_THREADS: usize = 8;
 
-/// Which files are wanted.
+/// Which files to visit.
 pub(super) struct Options {
     pub(super) hidden: bool,
-    /// A pattern of paths.
+    /// Visit only paths that match this pattern.
     pub(super) glob: Option<String>,
 }
 
-/// Says what is wrong with a pattern of paths.
+/// Validates a glob pattern.
 pub(super) fn check_glob(glob: &str) -> Result<(), String> {
-    overriding(Path::new("/"), glob).map(drop)
+    build_glob(Path::new("/"), glob).map(drop)
 }
 
-fn overriding(top: &Path, glob: &str) -> Result<Override, String> {
+fn build_glob(top: &Path, glob: &str) -> Result<Override, String> {
     if glob.starts_with('!') {
-        return Err("a glob cannot begin with `!`".to_owned());
+        return Err("a glob cannot start with `!`".to_owned());
     }
     let mut builder = OverrideBuilder::new(top);
     builder
         .add(glob)
         .and_then(|builder| builder.build())
-        .map_err(|error| format!("the glob is wrong: {error}"))
+        .map_err(|error| format!("the glob is invalid: {error}"))
 }
 
-/// Calls a visitor for every file at or beneath a place. Each thread makes a visitor of its own.
+/// Calls a visitor for every file at or below a place. Each thread creates its own visitor.
 pub(super) fn walk<V: FnMut(&TreePath) + Send>(
     place: &Place<'_>,
     options: &Options,
     call: &Call<'_>,
     visitor: impl Fn() -> V,
 ) -> Result<(), Failure> {
-    // The opened folder itself, whatever its name leads to by now.
+    // The opened directory itself, even if its path now leads elsewhere.
     let handle = place.root().handle().as_raw_fd();
     let top = PathBuf::from(format!("/proc/self/fd/{handle}/"));
     let walk = Walk {
@@ -61,23 +61,23 @@ pub(super) fn walk<V: FnMut(&TreePath) + Send>(
     let Some(wanted) = &place.path else {
         return walk.run(Start::Everything);
     };
-    // From the top, so that its rules about what is ignored hold further down.
+    // Start at the root, so that its ignore rules apply to subdirectories.
     let reached = Arc::new(AtomicBool::new(false));
     walk.run(Start::Within(wanted.as_path(), &reached))?;
     if reached.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // It is ignored itself, and was named all the same.
+    // The directory itself is ignored, but the call names it explicitly.
     walk.run(Start::At(wanted.as_path()))
 }
 
 /// Where a walk starts.
 enum Start<'w> {
-    /// At the top, for all files.
+    /// At the root, for all files.
     Everything,
-    /// At the top, for what is in this folder; notes whether it was come upon.
+    /// At the root, for files in this directory; records whether the walk reached it.
     Within(&'w Path, &'w Arc<AtomicBool>),
-    /// At this folder.
+    /// At this directory.
     At(&'w Path),
 }
 
@@ -103,7 +103,7 @@ impl<F> Walk<'_, '_, F> {
         };
         let prefix = self.top.clone();
         let glob = self.options.glob.as_deref();
-        let glob = glob.map(|glob| overriding(&self.top, glob));
+        let glob = glob.map(|glob| build_glob(&self.top, glob));
         let glob = glob.transpose().map_err(Failure::new)?;
         let rules = IgnoreRules::new(match start {
             Start::At(folder) => self.top.join(folder),
@@ -111,8 +111,8 @@ impl<F> Walk<'_, '_, F> {
         });
         let (hidden, chosen) = (self.options.hidden, glob.clone());
         builder
-            // The rules about ignored files are ours (`IgnoreRules`): the walker would open any pipe or
-            // device that bears the name of such a file.
+            // `IgnoreRules` replaces the walker's own filters, which would open a pipe or device named
+            // `.gitignore`.
             .standard_filters(false)
             .follow_links(false)
             .threads(threads())
@@ -156,7 +156,7 @@ impl<F> Walk<'_, '_, F> {
                 if cancel.is_cancelled() || Instant::now() >= deadline {
                     return WalkState::Quit;
                 }
-                // What cannot be read is passed over, as ripgrep does.
+                // Unreadable entries are skipped, as in ripgrep.
                 if let Ok(entry) = entry
                     && entry.file_type().is_some_and(|kind| kind.is_file())
                     && let Ok(inner) = entry.path().strip_prefix(top)
@@ -172,5 +172,5 @@ impl<F> Walk<'_, '_, F> {
 }
 
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS))
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS))
 }

@@ -1,30 +1,30 @@
-//! Walking everything beneath a folder of a part, through opened folders only.
+//! Lists a directory tree in a sandbox part, using directory handles instead of paths.
 
 use cleveragents_domain::{FileKind, FileMode, TreePath};
 
 use super::paths::Target;
 use crate::tool::{Call, Failure};
 
-/// A tool that would touch more paths than this does not list them.
-pub(super) const MOST_PATHS: usize = 10_000;
+/// Maximum number of touched paths that a tool reports individually.
+pub(super) const MAX_PATHS: usize = 10_000;
 
-/// Something found on the way.
+/// An entry of a directory tree.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct TreeEntry {
     pub(super) path: TreePath,
     /// `None` for devices, sockets and pipes.
     pub(super) mode: Option<FileMode>,
 }
 
-impl Found {
+impl TreeEntry {
     pub(super) fn is_directory(&self) -> bool {
         self.mode
             .is_some_and(|mode| mode.kind() == FileKind::Directory)
     }
 }
 
-/// Everything beneath a folder, folders before what they hold. The folder itself is not among it.
-pub(super) fn beneath(folder: &Target<'_>, call: &Call<'_>) -> Result<Vec<Found>, Failure> {
+/// Lists everything below a directory, parents before children. The directory itself is not included.
+pub(super) fn list_tree(folder: &Target<'_>, call: &Call<'_>) -> Result<Vec<TreeEntry>, Failure> {
     let mut found = Vec::new();
     let mut open = vec![folder.path.clone()];
     while let Some(next) = open.pop() {
@@ -37,7 +37,7 @@ pub(super) fn beneath(folder: &Target<'_>, call: &Call<'_>) -> Result<Vec<Found>
             let path = next
                 .join(&name)
                 .map_err(|error| Failure::new(error.to_string()))?;
-            let entry = Found {
+            let entry = TreeEntry {
                 path,
                 mode: stat.mode,
             };

@@ -1,4 +1,4 @@
-//! `builtin/file-write`: a whole file, in one step.
+//! `builtin/file-write`: writes a whole file atomically.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use super::{Description, FILE_TIMEOUT, Preparing, builtin, read, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::{MASK, PartPath};
 use crate::spec::{Category, Ground};
-use crate::tool::{Answer, Call, Failure, Grounds, Tool, Touched};
+use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
 
-/// Lines are looked through in pieces of this length.
-const LONGEST_LINE: u64 = 1 << 20;
+/// Longer lines are searched for masks in chunks of this length, in bytes.
+const CHUNK_LENGTH: u64 = 1 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file to write. Folders on the way are made.
+    /// The file to write. Missing parent directories are created.
     path: String,
-    /// Its whole new content.
+    /// The complete new content of the file.
     content: String,
 }
 
 pub(super) fn tool() -> Arc<dyn Tool> {
     let description = Description {
         name: "file-write",
-        about: "Creates a file or replaces its whole content. To change parts of a file use builtin/file-edit.",
+        about: "Creates a file or replaces its whole content. To change parts of a file, use builtin/file-edit.",
         category: Category::FileOperations,
         ground: Ground::Workspace,
         capability: Capability {
@@ -59,8 +59,8 @@ fn write(file: &Target<'_>, content: &str, call: &mut Call<'_>) -> Result<Answer
     Ok(Answer::written().touching(touched))
 }
 
-/// Refuses content with more masks than the file has: the model wrote back what it was shown in the
-/// place of a secret, and the secret would be lost.
+/// Refuses content with more masks than the file has: the model wrote back the mask that it was shown
+/// instead of a secret, which would overwrite the secret.
 fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), Failure> {
     let written = content.matches(MASK).count();
     if written == 0 {
@@ -68,13 +68,13 @@ fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), F
     }
     let mut before = 0;
     if file.kind()? == Some(FileKind::File) {
-        let mut reader = BufReader::new(read::open(file)?);
+        let mut reader = BufReader::new(read::open(file, call)?);
         let mut line = Vec::new();
         loop {
             call.keep_going()?;
             line.clear();
             let count = (&mut reader)
-                .take(LONGEST_LINE)
+                .take(CHUNK_LENGTH)
                 .read_until(b'\n', &mut line)
                 .map_err(|error| file.failed("reading", &error))?;
             if count == 0 {
@@ -103,7 +103,7 @@ pub(super) fn refuse_new_masks(
     )))
 }
 
-/// Puts new content at a path in one step, with the permissions it had, and says what was touched.
+/// Replaces the content of a file atomically, keeps its permissions, and returns the touched paths.
 pub(super) fn replace(file: &Target<'_>, content: &[u8]) -> Result<Vec<PartPath>, Failure> {
     let mode = match file.kind()? {
         None => FileMode::REGULAR,
@@ -119,12 +119,12 @@ pub(super) fn replace(file: &Target<'_>, content: &[u8]) -> Result<Vec<PartPath>
         .write_file(&file.path, mode, &mut &*content)
         .map_err(|error| {
             file.failed("writing", &error)
-                .touching(Touched::Paths(touched.clone()))
+                .touching(TouchedPaths::Paths(touched.clone()))
         })?;
     Ok(touched)
 }
 
-/// Makes the folders on the way to a path, and says which ones.
+/// Creates missing parent directories and returns their paths.
 pub(super) fn make_parents(file: &Target<'_>) -> Result<Vec<PartPath>, Failure> {
     let missing = missing_parents(file)?;
     let made = missing
@@ -132,8 +132,8 @@ pub(super) fn make_parents(file: &Target<'_>) -> Result<Vec<PartPath>, Failure> 
         .map(|path| file.part_path_of(path))
         .collect::<Vec<_>>();
     file.root().make_parents(&file.path).map_err(|error| {
-        file.failed("making the folder of", &error)
-            .touching(Touched::Paths(made.clone()))
+        file.failed("creating the parent directory of", &error)
+            .touching(TouchedPaths::Paths(made.clone()))
     })?;
     Ok(made)
 }
@@ -145,7 +145,7 @@ fn missing_parents(file: &Target<'_>) -> Result<Vec<TreePath>, Failure> {
         let found = file
             .root()
             .stat(&path)
-            .map_err(|error| file.failed("looking at the folder of", &error))?;
+            .map_err(|error| file.failed("reading the parent directory of", &error))?;
         if found.is_some() {
             break;
         }

@@ -1,5 +1,6 @@
-//! What a tool declares about itself: its slots for resources and its capability.
+//! Resolves the resource slots and the capability of a custom tool.
 
+use cleveragents_domain::DefinitionFault;
 use cleveragents_domain::yaml::{Expand, Fault};
 
 use serde_saphyr::Spanned;
@@ -7,16 +8,15 @@ use serde_saphyr::Spanned;
 use super::entries::{Definition, NamedSlot, SlotAccess, SlotEntry};
 use super::scalar::{EnvironmentEntry, Late, Texts, resolve};
 use crate::capability::{Access, Capability, Environment};
-use crate::file_error::Complaint;
 use crate::spec::{Binding, Slot};
 
 impl Definition {
-    pub(super) fn slots(&mut self, expand: &Expand<'_>) -> Result<Vec<Slot>, Complaint> {
+    pub(super) fn slots(&mut self, expand: &Expand<'_>) -> Result<Vec<Slot>, DefinitionFault> {
         let map = self.resources.take().unwrap_or_default();
         let list = match self.resource_slots.take() {
             Some(list) if !map.is_empty() => {
-                return Err(Complaint::rule(
-                    Fault::at(&list, "there are both `resources` and `resource_slots`"),
+                return Err(DefinitionFault::rule(
+                    Fault::at(&list, "`resources` and `resource_slots` cannot both be set"),
                     "leave one of them out",
                 ));
             }
@@ -37,7 +37,7 @@ impl Definition {
             }
             if slots.iter().any(|other| other.name == entry.value.name) {
                 let message = format!("there are two slots named `{}`", entry.value.name);
-                return Err(Complaint::rule(
+                return Err(DefinitionFault::rule(
                     Fault::at(&entry, message),
                     "rename one of them",
                 ));
@@ -47,10 +47,11 @@ impl Definition {
         Ok(slots)
     }
 
-    fn slot(entry: Spanned<NamedSlot>) -> Result<Slot, Complaint> {
+    fn slot(entry: Spanned<NamedSlot>) -> Result<Slot, DefinitionFault> {
         let slot = &entry.value;
-        let wrong =
-            |message: String, fix: &str| Err(Complaint::rule(Fault::at(&entry, message), fix));
+        let wrong = |message: String, fix: &str| {
+            Err(DefinitionFault::rule(Fault::at(&entry, message), fix))
+        };
         let is_word = |name: &str| {
             let legal = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
             !name.is_empty() && name.chars().all(legal)
@@ -66,7 +67,7 @@ impl Definition {
                 format!("the slot `{name}` needs `binding: static` and a `resource` together");
             return wrong(
                 message,
-                "name the resource of a static binding, or leave both out",
+                "name the resource of a static binding, or remove both",
             );
         }
         let slot = entry.value;
@@ -84,7 +85,10 @@ impl Definition {
         })
     }
 
-    pub(super) fn capability(&mut self, expand: &Expand<'_>) -> Result<Capability, Complaint> {
+    pub(super) fn capability(
+        &mut self,
+        expand: &Expand<'_>,
+    ) -> Result<Capability, DefinitionFault> {
         let nested = self.capability.take();
         let place = nested.as_ref().map_or((0, 0), |entry| {
             (entry.referenced.line(), entry.referenced.column())
@@ -119,24 +123,24 @@ impl Definition {
         )?;
         if let Some(name) = twice {
             let fault = Fault {
-                message: format!("`{name}` stands at the top and in `capability` too"),
+                message: format!("`{name}` is set at the top level and in `capability`"),
                 place: Some(place),
                 nearest: None,
                 fix: None,
             };
-            return Err(Complaint::rule(fault, "leave one of them out"));
+            return Err(DefinitionFault::rule(fault, "leave one of them out"));
         }
         let access = match (read_only, writes) {
             (Some(true), Some(true)) => {
-                let message = "the tool is read_only and writes too";
+                let message = "the tool is declared both read_only and writing";
                 let fault = match &read_only_place {
                     Some(place) => Fault::at(place, message),
                     None => Fault::at(&self.name, message),
                 };
-                return Err(Complaint::rule(fault, "leave one of them out"));
+                return Err(DefinitionFault::rule(fault, "leave one of them out"));
             }
             (Some(true), _) | (_, Some(false)) => Access::Reads,
-            // Whoever says nothing may write.
+            // Without a declaration, assume that the tool writes.
             _ => Access::Writes,
         };
         let mut capability = Capability {
@@ -166,13 +170,16 @@ impl Definition {
         Ok(capability)
     }
 
-    fn environment(&mut self, nested: Option<EnvironmentEntry>) -> Result<Environment, Complaint> {
+    fn environment(
+        &mut self,
+        nested: Option<EnvironmentEntry>,
+    ) -> Result<Environment, DefinitionFault> {
         let entry = self.environment.take().or(nested);
         match (entry, self.execution_environment.take()) {
-            (Some(_), Some(other)) => Err(Complaint::rule(
+            (Some(_), Some(other)) => Err(DefinitionFault::rule(
                 Fault::at(
                     &other,
-                    "there are both `environment` and `execution_environment`",
+                    "`environment` and `execution_environment` cannot both be set",
                 ),
                 "leave one of them out",
             )),
@@ -183,13 +190,13 @@ impl Definition {
     }
 }
 
-/// The texts at the top, or else those in `capability`.
+/// The texts at the top level, or else those in `capability`.
 fn texts(top: Option<Texts>, nested: Option<Texts>) -> Vec<String> {
     top.or(nested).unwrap_or_default().0
 }
 
 impl SlotEntry {
-    /// The same slot, as the list form has it.
+    /// The slot in the form used by lists.
     fn named(self, name: String) -> NamedSlot {
         NamedSlot {
             name,

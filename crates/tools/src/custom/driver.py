@@ -22,7 +22,7 @@ except SyntaxError as error:
     program = compile(tree, path, "exec")
 
 if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
-    # What it prints is its log; only what it returns is its answer.
+    # Printed text goes to the log; only the return value is the answer.
     sys.stdout = sys.stderr
     scope = {"__name__": "__tool__", "__file__": path}
     exec(program, scope)

@@ -1,6 +1,6 @@
-//! The fields of the file of a tool, as they are written.
+//! The fields of a tool definition file, before validation.
 //!
-//! Every field that may hold a variable, or about which something can be wrong, keeps its place.
+//! Fields that may contain a variable or fail validation keep their position, for error messages.
 
 use std::collections::BTreeMap;
 
@@ -13,107 +13,107 @@ use serde_saphyr::{Location, Spanned};
 use super::scalar::{EnvironmentEntry, EnvironmentForm, Late, Texts, TextsForm};
 use crate::spec::{Binding, Source};
 
-/// The file of a tool with its wrapper.
+/// A tool definition file with the wrapper `tool`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wrapped {
+pub(super) struct WrappedDefinition {
     pub(super) cleveragents: Option<Header>,
-    /// The tool.
+    /// The definition of the tool.
     pub(super) tool: Definition,
 }
 
-/// The header of a file, which is the same for everything that is written in YAML.
+/// The header `cleveragents`, shared by all YAML definition files.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// The version of the format: 3.0.
+    /// Version of the file format: 3.0.
     #[schemars(with = "Option<Value>")]
     pub version: Option<Spanned<Value>>,
 }
 
-/// A name that is not there.
+/// Placeholder for a missing name.
 fn unnamed() -> Spanned<String> {
     Spanned::new(String::new(), Location::UNKNOWN, Location::UNKNOWN)
 }
 
-/// The file of a tool.
+/// A tool definition file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Definition {
     pub(super) cleveragents: Option<Header>,
-    /// What it is called: `namespace/name`, in lower case. Only a tool inside a skill can do without.
+    /// Name of the tool: `namespace/name`, in lower case. Optional only for tools inside a skill.
     #[serde(default = "unnamed")]
     #[schemars(with = "String")]
     pub(super) name: Spanned<String>,
-    /// What it does, for the model.
+    /// Description of the tool for the model.
     #[schemars(with = "String")]
     pub(super) description: Spanned<String>,
-    /// `custom`; other sources are registered in other ways.
+    /// Must be `custom`; tools of other sources are not defined by files.
     #[schemars(with = "Option<Source>")]
     pub(super) source: Option<Spanned<Source>>,
-    /// `tool`; validations are registered in another way.
+    /// Must be `tool`; validations are defined by validation files.
     #[schemars(with = "Option<ToolType>")]
     pub(super) tool_type: Option<Spanned<ToolType>>,
-    /// The program and its arguments. A relative path is seen from the folder of this file.
+    /// The program and its arguments. A relative path is relative to the folder of this file.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) command: Option<Spanned<Vec<String>>>,
-    /// A program, instead of `command`.
+    /// Source code of the tool, instead of `command`.
     #[schemars(with = "Option<String>")]
     pub(super) code: Option<Spanned<String>>,
-    /// The language of `code`; `python` when not given.
+    /// Language of `code`. Default: `python`.
     #[schemars(with = "Option<String>")]
     pub(super) language: Option<Spanned<String>>,
-    /// The JSON schema of its arguments; any object when not given.
+    /// JSON schema of the arguments. Default: any object.
     #[schemars(with = "Option<Value>")]
     pub(super) input_schema: Option<Spanned<Value>>,
-    /// The JSON schema of its answer; any JSON when not given.
+    /// JSON schema of the answer. Default: any JSON value.
     #[schemars(with = "Option<Value>")]
     pub(super) output_schema: Option<Spanned<Value>>,
-    /// The resources it needs, by slot.
+    /// Required resources by slot name.
     #[schemars(with = "Option<BTreeMap<String, SlotEntry>>")]
     pub(super) resources: Option<BTreeMap<String, Spanned<SlotEntry>>>,
-    /// The resources it needs, as a list, instead of `resources`.
+    /// Required resources as a list, instead of `resources`.
     #[schemars(with = "Option<Vec<NamedSlot>>")]
     pub(super) resource_slots: Option<Spanned<Vec<Spanned<NamedSlot>>>>,
-    /// What it declares about itself; the same fields may stand at the top instead.
+    /// Capability of the tool; the same fields are also accepted at the top level.
     #[schemars(with = "Option<CapabilityEntry>")]
     pub(super) capability: Option<Spanned<CapabilityEntry>>,
-    /// Whether it only looks.
+    /// Whether the tool changes nothing.
     #[schemars(with = "Option<bool>")]
     pub(super) read_only: Option<Late>,
-    /// Whether it changes anything.
+    /// Whether the tool may change something. Default: true.
     #[schemars(with = "Option<bool>")]
     pub(super) writes: Option<Late>,
-    /// What it may change, in words.
+    /// Free text about what the tool may change.
     #[schemars(with = "Option<TextsForm>")]
     pub(super) write_scope: Option<Texts>,
-    /// Whether a checkpoint can take its changes back.
+    /// Whether a checkpoint can roll back the changes of the tool.
     #[schemars(with = "Option<bool>")]
     pub(super) checkpointable: Option<Late>,
-    /// What a checkpoint for it covers.
+    /// Scope of the tool's checkpoints, such as `file` or `snapshot`.
     pub(super) checkpoint_scope: Option<String>,
-    /// Effects beyond the sandbox, in words.
+    /// Effects outside the sandbox, as free text.
     #[schemars(with = "Option<TextsForm>")]
     pub(super) side_effects: Option<Texts>,
-    /// Whether calling it twice does the same as once.
+    /// Whether repeating a call has no further effect.
     #[schemars(with = "Option<bool>")]
     pub(super) idempotent: Option<Late>,
-    /// Whether only a profile that allows unsafe tools may run it.
+    /// Whether the tool runs only under a profile that allows unsafe tools.
     #[schemars(with = "Option<bool>")]
     pub(super) r#unsafe: Option<Late>,
-    /// Whether a person must agree to each call.
+    /// Whether the user must approve each call.
     #[schemars(with = "Option<bool>")]
     pub(super) human_approval_required: Option<Late>,
-    /// Where it has to run.
+    /// Required execution environment.
     #[schemars(with = "Option<EnvironmentForm>")]
     pub(super) environment: Option<EnvironmentEntry>,
-    /// Where it has to run, under its other name.
+    /// Required execution environment; same as `environment`.
     #[schemars(with = "Option<EnvironmentForm>")]
     pub(super) execution_environment: Option<Spanned<EnvironmentEntry>>,
-    /// How many seconds a call may take; 300 when not given.
+    /// Time limit of a call in seconds. Default: 300.
     #[schemars(with = "Option<f64>")]
     pub(super) timeout: Option<Late>,
-    /// What one call costs, in US dollars; nothing when not given.
+    /// Cost of one call in US dollars. Default: 0.
     #[schemars(with = "Option<f64>")]
     pub(super) cost: Option<Late>,
 }
@@ -125,81 +125,81 @@ pub(super) enum ToolType {
     Validation,
 }
 
-/// What a tool declares about itself.
+/// Capability of a tool.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CapabilityEntry {
-    /// Whether it only looks.
+    /// Whether the tool changes nothing.
     #[schemars(with = "Option<bool>")]
     pub(super) read_only: Option<Late>,
-    /// Whether it changes anything.
+    /// Whether the tool may change something. Default: true.
     #[schemars(with = "Option<bool>")]
     pub(super) writes: Option<Late>,
-    /// What it may change, in words.
+    /// Free text about what the tool may change.
     #[schemars(with = "Option<TextsForm>")]
     pub(super) write_scope: Option<Texts>,
-    /// Whether a checkpoint can take its changes back.
+    /// Whether a checkpoint can roll back the changes of the tool.
     #[schemars(with = "Option<bool>")]
     pub(super) checkpointable: Option<Late>,
-    /// What a checkpoint for it covers.
+    /// Scope of the tool's checkpoints, such as `file` or `snapshot`.
     pub(super) checkpoint_scope: Option<String>,
-    /// Effects beyond the sandbox, in words.
+    /// Effects outside the sandbox, as free text.
     #[schemars(with = "Option<TextsForm>")]
     pub(super) side_effects: Option<Texts>,
-    /// Whether calling it twice does the same as once.
+    /// Whether repeating a call has no further effect.
     #[schemars(with = "Option<bool>")]
     pub(super) idempotent: Option<Late>,
-    /// Whether only a profile that allows unsafe tools may run it.
+    /// Whether the tool runs only under a profile that allows unsafe tools.
     #[schemars(with = "Option<bool>")]
     pub(super) r#unsafe: Option<Late>,
-    /// Whether a person must agree to each call.
+    /// Whether the user must approve each call.
     #[schemars(with = "Option<bool>")]
     pub(super) human_approval_required: Option<Late>,
-    /// Where it has to run.
+    /// Required execution environment.
     #[schemars(with = "Option<EnvironmentForm>")]
     pub(super) environment: Option<EnvironmentEntry>,
 }
 
-/// What a slot takes.
+/// A resource slot.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = slot_aliases)]
 pub(super) struct SlotEntry {
-    /// The type of the resource.
+    /// Type of the resource.
     pub(super) r#type: String,
-    /// Whether the tool changes it; `read_only` when not given.
+    /// Whether the tool changes the resource. Default: `read_only`.
     pub(super) access: Option<SlotAccess>,
-    /// Whether the tool can do without; it cannot when not given.
+    /// Whether the slot must be filled. Default: true.
     pub(super) required: Option<bool>,
-    /// For people.
+    /// Description for users.
     pub(super) description: Option<String>,
-    /// How it is filled.
+    /// How the slot is filled.
     #[serde(alias = "binding_mode")]
     pub(super) binding: Option<Binding>,
-    /// The resource of a static binding.
+    /// Name of the resource, for a static binding.
     pub(super) resource: Option<String>,
 }
 
-/// A slot with its name.
+/// A resource slot in a list.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = named_slot_aliases)]
 pub(super) struct NamedSlot {
-    /// What the tool calls it.
+    /// Name of the slot.
     pub(super) name: String,
-    /// The type of the resource.
+    /// Type of the resource.
     #[serde(alias = "resource_type")]
     pub(super) r#type: String,
-    /// Whether the tool changes it; `read_only` when not given.
+    /// Whether the tool changes the resource. Default: `read_only`.
     pub(super) access: Option<SlotAccess>,
-    /// Whether the tool can do without; it cannot when not given.
+    /// Whether the slot must be filled. Default: true.
     pub(super) required: Option<bool>,
-    /// For people.
+    /// Description for users.
     pub(super) description: Option<String>,
-    /// How it is filled.
+    /// How the slot is filled.
     #[serde(alias = "binding_mode")]
     pub(super) binding: Option<Binding>,
-    /// The resource of a static binding.
+    /// Name of the resource, for a static binding.
     pub(super) resource: Option<String>,
 }
 

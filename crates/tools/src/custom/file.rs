@@ -1,52 +1,56 @@
-//! Reading a tool from YAML.
+//! Reads tool definitions from YAML.
 //!
-//! The header `cleveragents` and the wrapper `tool` may be there or not. What a tool declares about
-//! itself stands at the top or in `capability`, resources in a map or in a list. `${VARIABLE}` and
-//! `${VARIABLE:default}` are replaced everywhere but in `code`, where a shell uses the same signs.
+//! The header `cleveragents` and the wrapper `tool` are optional. Capability fields are at the top
+//! level or in `capability`, resources in a map or in a list. `${VARIABLE}` and
+//! `${VARIABLE:default}` are replaced everywhere except in `code`, where shells use the same syntax.
 
 use std::path::Path;
 use std::time::Duration;
 
-use cleveragents_domain::MicroUsd;
-use cleveragents_domain::nearest;
 use cleveragents_domain::yaml::{self, Expand, Fault, Variables};
+use cleveragents_domain::{
+    DefinitionFault, DefinitionFileError, DefinitionKind, MicroUsd, nearest,
+};
 use serde_json::{Value, json};
 use serde_saphyr::Spanned;
 
-use super::entries::{Definition, ToolType, Wrapped};
+use super::entries::{Definition, ToolType, WrappedDefinition};
 use super::run::{CustomTool, LANGUAGES, Language, Program};
 use super::scalar::resolve;
 use crate::capability::Access;
-use crate::file_error::{About, Complaint, FileError};
 use crate::name::ToolName;
 use crate::registry::compile;
 use crate::spec::{Category, DEFAULT_TIMEOUT, Ground, Source, ToolSpec};
 
-/// The longest a call of a tool may take.
-const LONGEST_SECONDS: f64 = 24.0 * 60.0 * 60.0;
+/// Maximum of `timeout`.
+const MAX_TIMEOUT_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
-/// Reads a tool from the text of its file. `variables` gives the values of `${NAME}`.
-pub fn read(text: &str, file: &Path, variables: Variables<'_>) -> Result<CustomTool, FileError> {
+/// Reads a tool from the text of its file. `variables` returns the values of `${NAME}`.
+pub fn read(
+    text: &str,
+    file: &Path,
+    variables: Variables<'_>,
+) -> Result<CustomTool, DefinitionFileError> {
     read_definition(text)
         .and_then(|definition| definition.finish(&Expand { text, variables }, file))
-        .map_err(|complaint| complaint.in_file(file, About::Tool))
+        .map_err(|complaint| complaint.in_file(file, DefinitionKind::Tool, text))
 }
 
-fn read_definition(text: &str) -> Result<Definition, Complaint> {
+fn read_definition(text: &str) -> Result<Definition, DefinitionFault> {
     let probe: Value = yaml::read(text)?;
     let Some(top) = probe.as_object() else {
-        let message = "the file does not hold a map with `name`, `description` and the other fields of a tool";
+        let message = "the file does not contain a map with `name`, `description` and the other fields of a tool";
         return Err(Fault::new(message)
-            .fixed_by("write `name: …`, `description: …` and `command: […]`, one a line")
+            .fixed_by("write `name: …`, `description: …` and `command: […]`, each on its own line")
             .into());
     };
     let (header, mut definition) = if top.contains_key("tool") {
-        let wrapped: Wrapped = yaml::read(text)?;
+        let wrapped: WrappedDefinition = yaml::read(text)?;
         yaml::read::<WrappedName>(text)?;
         (wrapped.cleveragents, wrapped.tool)
     } else {
         let definition = yaml::read::<Definition>(text)?;
-        yaml::read::<Named>(text)?;
+        yaml::read::<RequiredName>(text)?;
         (None, definition)
     };
     let header = header.or_else(|| definition.cleveragents.take());
@@ -54,17 +58,17 @@ fn read_definition(text: &str) -> Result<Definition, Complaint> {
     Ok(definition)
 }
 
-/// What must not be missing in a file of its own, though it may inside a skill.
+/// Rejects a missing name, which is optional only inside a skill.
 #[derive(serde::Deserialize)]
-#[expect(dead_code, reason = "only its being there counts")]
-struct Named {
+#[expect(dead_code, reason = "only its presence is checked")]
+struct RequiredName {
     name: serde::de::IgnoredAny,
 }
 
 #[derive(serde::Deserialize)]
-#[expect(dead_code, reason = "only its being there counts")]
+#[expect(dead_code, reason = "only its presence is checked")]
 struct WrappedName {
-    tool: Named,
+    tool: RequiredName,
 }
 
 impl Definition {
@@ -72,7 +76,7 @@ impl Definition {
         mut self,
         expand: &Expand<'_>,
         file: &Path,
-    ) -> Result<CustomTool, Complaint> {
+    ) -> Result<CustomTool, DefinitionFault> {
         self.check_kind()?;
         expand.text(&mut self.name.value)?;
         let name = self.tool_name()?;
@@ -91,12 +95,12 @@ impl Definition {
         let writing = resources.iter().find(|slot| slot.access == Access::Writes);
         if let (Some(slot), Access::Reads) = (writing, capability.access) {
             let message = format!(
-                "the tool only reads, and its slot `{}` is read_write",
+                "the tool only reads, but its slot `{}` is read_write",
                 slot.name
             );
-            return Err(Complaint::rule(
+            return Err(DefinitionFault::rule(
                 Fault::at(&self.name, message),
-                "say `access: read_only` there, or `writes: true` for the tool",
+                "set `access: read_only` for the slot, or `writes: true` for the tool",
             ));
         }
         let spec = ToolSpec {
@@ -115,45 +119,42 @@ impl Definition {
         Ok(CustomTool::new(spec, program))
     }
 
-    fn check_kind(&self) -> Result<(), Complaint> {
+    fn check_kind(&self) -> Result<(), DefinitionFault> {
         if let Some(source) = &self.source
             && source.value != Source::Custom
         {
             let message = format!(
-                "a tool of the source `{}` cannot come from a file",
+                "a tool with the source `{}` cannot be defined by a file",
                 source.value.as_str()
             );
-            return Err(Complaint::rule(
+            return Err(DefinitionFault::rule(
                 Fault::at(source, message),
-                "write `source: custom`, or leave it out",
+                "write `source: custom`, or remove it",
             ));
         }
         if let Some(kind) = &self.tool_type
             && kind.value == ToolType::Validation
         {
-            return Err(Complaint::rule(
-                Fault::at(kind, "a validation is not a tool of its own"),
-                "write `tool_type: tool`, or leave it out",
+            return Err(DefinitionFault::rule(
+                Fault::at(kind, "a validation cannot be defined by a tool file"),
+                "write `tool_type: tool`, or remove it",
             ));
         }
         Ok(())
     }
 
-    fn tool_name(&self) -> Result<ToolName, Complaint> {
+    fn tool_name(&self) -> Result<ToolName, DefinitionFault> {
         let fix = "write `namespace/name` in lower case, such as `local/vacuum`";
         let name: ToolName = self
             .name
             .value
             .parse()
             .map_err(|error: crate::ToolNameError| {
-                Complaint::rule(Fault::at(&self.name, error.to_string()), fix)
+                DefinitionFault::rule(Fault::at(&self.name, error.to_string()), fix)
             })?;
-        if name.is_programs() || name.as_name().require_free_namespace().is_err() {
-            let message = format!(
-                "the namespace `{}` is kept for the program",
-                name.namespace()
-            );
-            return Err(Complaint::rule(
+        if name.is_reserved() || name.as_name().require_free_namespace().is_err() {
+            let message = format!("the namespace `{}` is reserved", name.namespace());
+            return Err(DefinitionFault::rule(
                 Fault::at(&self.name, message),
                 "choose another namespace, such as `local/`",
             ));
@@ -161,27 +162,27 @@ impl Definition {
         Ok(name)
     }
 
-    fn description(&mut self, expand: &Expand<'_>) -> Result<String, Complaint> {
+    fn description(&mut self, expand: &Expand<'_>) -> Result<String, DefinitionFault> {
         expand.text(&mut self.description.value)?;
         if self.description.value.trim().is_empty() {
-            return Err(Complaint::rule(
+            return Err(DefinitionFault::rule(
                 Fault::at(&self.description, "the description is empty"),
-                "say in a sentence what the tool does, for the model",
+                "describe in one sentence what the tool does, for the model",
             ));
         }
         Ok(self.description.value.clone())
     }
 
-    fn program(&mut self, expand: &Expand<'_>, file: &Path) -> Result<Program, Complaint> {
+    fn program(&mut self, expand: &Expand<'_>, file: &Path) -> Result<Program, DefinitionFault> {
         match (self.command.take(), self.code.take()) {
             (Some(command), None) => {
                 if let Some(language) = &self.language {
-                    return Err(Complaint::rule(
+                    return Err(DefinitionFault::rule(
                         Fault::at(
                             language,
-                            "`language` belongs to `code`, and there is a `command`",
+                            "`language` requires `code`, but the tool has a `command`",
                         ),
-                        "leave `language` out",
+                        "remove `language`",
                     ));
                 }
                 let mut words = command.value.clone();
@@ -189,12 +190,12 @@ impl Definition {
                     expand.text(word)?;
                 }
                 let Some((program, arguments)) = words.split_first() else {
-                    return Err(Complaint::rule(
+                    return Err(DefinitionFault::rule(
                         Fault::at(&command, "the `command` is empty"),
                         "write the program and its arguments as a list",
                     ));
                 };
-                // A path is seen from the file, a bare name is looked up.
+                // Paths are relative to the file; a bare name is searched in PATH.
                 let program = if program.contains('/') {
                     file.parent()
                         .unwrap_or_else(|| Path::new(""))
@@ -210,9 +211,9 @@ impl Definition {
             }
             (None, Some(code)) => {
                 if code.value.trim().is_empty() {
-                    return Err(Complaint::rule(
+                    return Err(DefinitionFault::rule(
                         Fault::at(&code, "the `code` is empty"),
-                        "write the program, or name one with `command`",
+                        "write the source code, or use `command`",
                     ));
                 }
                 let language = match &self.language {
@@ -224,35 +225,35 @@ impl Definition {
                     code: code.value,
                 })
             }
-            (None, None) => Err(Complaint::rule(
+            (None, None) => Err(DefinitionFault::rule(
                 Fault::at(&self.name, "the tool has neither a `command` nor `code`"),
-                "add `command: [program, argument]`, or `code:` with a program",
+                "add `command: [program, argument]`, or `code:` with source code",
             )),
-            (Some(_), Some(code)) => Err(Complaint::rule(
+            (Some(_), Some(code)) => Err(DefinitionFault::rule(
                 Fault::at(&code, "the tool has both a `command` and `code`"),
                 "leave one of them out",
             )),
         }
     }
 
-    fn timeout(&mut self, expand: &Expand<'_>) -> Result<Duration, Complaint> {
+    fn timeout(&mut self, expand: &Expand<'_>) -> Result<Duration, DefinitionFault> {
         let place = self.timeout.clone();
         let expected = "a number of seconds";
         let seconds = resolve::<f64>(self.timeout.take(), expand, expected)?;
         let (Some(seconds), Some(place)) = (seconds, place) else {
             return Ok(DEFAULT_TIMEOUT);
         };
-        if !(seconds > 0.0 && seconds <= LONGEST_SECONDS) {
-            let message = format!("a timeout of {seconds} seconds is not possible");
-            return Err(Complaint::rule(
+        if !(seconds > 0.0 && seconds <= MAX_TIMEOUT_SECONDS) {
+            let message = format!("a timeout of {seconds} seconds is out of range");
+            return Err(DefinitionFault::rule(
                 Fault::at(&place, message),
-                "write a number of seconds above 0 and up to a day",
+                "write a number of seconds greater than 0 and at most 86400",
             ));
         }
         Ok(Duration::from_secs_f64(seconds))
     }
 
-    fn cost(&mut self, expand: &Expand<'_>) -> Result<MicroUsd, Complaint> {
+    fn cost(&mut self, expand: &Expand<'_>) -> Result<MicroUsd, DefinitionFault> {
         let place = self.cost.clone();
         let dollars = resolve::<f64>(self.cost.take(), expand, "an amount of US dollars")?;
         let (Some(dollars), Some(place)) = (dollars, place) else {
@@ -260,12 +261,12 @@ impl Definition {
         };
         MicroUsd::from_usd_rounded_up(dollars).ok_or_else(|| {
             let message = format!("a call cannot cost {dollars} US dollars");
-            Complaint::rule(Fault::at(&place, message), "write it like 0.05")
+            DefinitionFault::rule(Fault::at(&place, message), "write it like 0.05")
         })
     }
 }
 
-fn language(wanted: &Spanned<String>) -> Result<Language, Complaint> {
+fn language(wanted: &Spanned<String>) -> Result<Language, DefinitionFault> {
     let found = LANGUAGES
         .into_iter()
         .find(|language| language.is_called(&wanted.value));
@@ -273,15 +274,12 @@ fn language(wanted: &Spanned<String>) -> Result<Language, Complaint> {
         let names = LANGUAGES.iter().map(Language::name);
         let nearest = nearest::best(&wanted.value, names.clone());
         let all: Vec<&str> = names.collect();
-        let fault = Fault::at(
-            wanted,
-            format!("the language `{}` is not known", wanted.value),
-        );
+        let fault = Fault::at(wanted, format!("unknown language `{}`", wanted.value));
         let fix = match nearest {
             Some(nearest) => format!("did you mean `{nearest}`?"),
             None => format!("write one of {}, or use `command`", all.join(", ")),
         };
-        Complaint::rule(fault, fix)
+        DefinitionFault::rule(fault, fix)
     })
 }
 
@@ -289,14 +287,14 @@ fn schema(
     given: Option<Spanned<Value>>,
     expand: &Expand<'_>,
     otherwise: fn() -> Value,
-) -> Result<Value, Complaint> {
+) -> Result<Value, DefinitionFault> {
     let Some(mut given) = given else {
         return Ok(otherwise());
     };
     expand.value(&mut given.value)?;
     if let Err(why) = compile(&given.value) {
         let message = format!("this is not a JSON schema: {why}");
-        return Err(Complaint::rule(
+        return Err(DefinitionFault::rule(
             Fault::at(&given, message),
             "write a JSON schema, such as `{type: object, properties: {…}}`",
         ));

@@ -1,8 +1,9 @@
-//! What a skill says of tools inside its own file: tools without a file of their own, and overrides.
+//! Tools in the file of a skill: inline definitions and overrides.
 
 use std::fmt;
 use std::path::Path;
 
+use cleveragents_domain::DefinitionFault;
 use cleveragents_domain::yaml::{Expand, Fault};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -13,10 +14,9 @@ use super::entries::{CapabilityEntry, Definition};
 use super::run::CustomTool;
 use super::scalar::{Late, resolve};
 use crate::capability::{Access, CapabilityChange};
-use crate::file_error::Complaint;
 
-/// A tool that stands in the file of a skill: all that a file of a tool can say, the name only when
-/// it is to have one of its own.
+/// A tool defined in the file of a skill, with the fields of a tool definition file; the name is
+/// optional.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub struct Inline(Spanned<Definition>);
@@ -32,18 +32,18 @@ impl JsonSchema for Inline {
 }
 
 impl Inline {
-    /// Where it stands: line and column, from 1.
+    /// Line and column in the file, counted from 1.
     pub fn place(&self) -> (u64, u64) {
         (self.0.referenced.line(), self.0.referenced.column())
     }
 
-    /// The tool, under its own name or else under `otherwise`. `file` is that of the skill.
+    /// Builds the tool, named `otherwise` if it has no name. `file` is the file of the skill.
     pub fn finish(
         self,
         otherwise: &str,
         expand: &Expand<'_>,
         file: &Path,
-    ) -> Result<CustomTool, Complaint> {
+    ) -> Result<CustomTool, DefinitionFault> {
         let place = self.place();
         let mut definition = self.0.value;
         if definition.name.value.is_empty() {
@@ -55,19 +55,19 @@ impl Inline {
     }
 }
 
-/// What a skill says of a tool beyond what the tool says itself.
+/// Override of a tool by a skill.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Override {
-    /// What the tool declares about itself, made stricter.
+    /// Stricter values for the capability of the tool.
     #[schemars(with = "Option<CapabilityEntry>")]
     capability: Option<Spanned<CapabilityEntry>>,
-    /// A field that stays as the tool has it.
+    /// A field that cannot be overridden, reported by `resolve`.
     #[schemars(skip)]
     fixed: Option<(String, Spanned<IgnoredAny>)>,
 }
 
-/// The fields of a tool that nobody else decides.
+/// Fields of a tool that cannot be overridden.
 const FIXED: [&str; 6] = [
     "name",
     "source",
@@ -109,12 +109,12 @@ impl<'de> Deserialize<'de> for Override {
 }
 
 impl Override {
-    /// What it changes.
-    pub fn resolve(self, expand: &Expand<'_>) -> Result<CapabilityChange, Complaint> {
+    /// Validates the override and resolves its variables.
+    pub fn resolve(self, expand: &Expand<'_>) -> Result<CapabilityChange, DefinitionFault> {
         if let Some((field, given)) = &self.fixed {
-            return Err(Complaint::rule(
+            return Err(DefinitionFault::rule(
                 Fault::at(given, format!("`{field}` of a tool cannot be overridden")),
-                "leave it out; `capability` can be overridden",
+                "remove it; only `capability` can be overridden",
             ));
         }
         let Some(entry) = self.capability else {
@@ -122,13 +122,13 @@ impl Override {
         };
         let place = Fault::at(
             &entry,
-            "the override says both that it is read_only and that it writes",
+            "the override declares the tool both read_only and writing",
         );
         let entry = entry.value;
         let flag = |given: Option<Late>| resolve::<bool>(given, expand, "`true` or `false`");
         let access = match (flag(entry.read_only)?, flag(entry.writes)?) {
             (Some(true), Some(true)) => {
-                return Err(Complaint::rule(place, "leave one of them out"));
+                return Err(DefinitionFault::rule(place, "leave one of them out"));
             }
             (Some(true), _) | (None, Some(false)) => Some(Access::Reads),
             (_, Some(true)) | (Some(false), _) => Some(Access::Writes),

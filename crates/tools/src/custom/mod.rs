@@ -1,8 +1,8 @@
-//! Tools of the user's: described in a YAML file, run as a child process in the sandbox.
+//! Custom tools: defined by the user in a YAML file, run as a child process in the sandbox.
 //!
 //! A tool is a `command` in any language, or `code` with a `language`. It reads its arguments as JSON
-//! from standard input and writes its answer as one JSON value to standard output; what it writes to
-//! standard error is its log.
+//! from standard input and writes its answer as one JSON value to standard output; standard error is
+//! its log.
 
 mod declared;
 mod entries;

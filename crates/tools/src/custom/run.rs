@@ -1,4 +1,4 @@
-//! [`CustomTool`]: a tool of the user's, run as a child process in the sandbox.
+//! [`CustomTool`]: a tool defined by the user, run as a child process in the sandbox.
 
 use std::ffi::OsString;
 
@@ -10,31 +10,33 @@ use crate::gate::Permit;
 use crate::ports::{Command, Workspace};
 use crate::running::{Streams, check_ending, exec};
 use crate::spec::{Binding, Slot, ToolSpec};
-use crate::tool::{Answer, Call, Failure, Grounds, Prepared, Subject, Tool, Touched, Unprepared};
+use crate::tool::{
+    Answer, Call, Failure, Grounds, PrepareError, PreparedCall, Subject, Tool, TouchedPaths,
+};
 
 /// Runs the code of a Python tool.
 const DRIVER: &str = include_str!("driver.py");
 
-/// What a tool runs.
+/// The program of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
     /// A program with arguments.
     Command {
-        /// A path, or a name that is looked up.
+        /// A path, or a name to search in PATH.
         program: OsString,
-        /// Its arguments.
+        /// Arguments before those of the call.
         arguments: Vec<String>,
     },
-    /// Code that stands in the file of the tool.
+    /// Source code in the file of the tool.
     Code {
-        /// Its language.
+        /// Determines the interpreter.
         language: Language,
-        /// The code.
+        /// The source code.
         code: String,
     },
 }
 
-/// A language that code may be written in.
+/// A supported language of `code`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Language {
     names: &'static [&'static str],
@@ -43,12 +45,12 @@ pub struct Language {
     file: &'static str,
 }
 
-/// The languages, the one that is meant without a word first.
+/// Supported languages; the first is the default.
 pub(super) const LANGUAGES: [Language; 6] = [
     Language {
         names: &["python", "python3"],
         program: "python3",
-        // Isolated: neither the user's modules nor variables get in.
+        // Isolated mode: ignores the user's modules and environment variables.
         options: &["-I"],
         file: "tool.py",
     },
@@ -85,7 +87,7 @@ pub(super) const LANGUAGES: [Language; 6] = [
 ];
 
 impl Language {
-    /// What it is called.
+    /// Primary name of the language.
     pub const fn name(&self) -> &'static str {
         self.names[0]
     }
@@ -99,7 +101,7 @@ impl Language {
     }
 }
 
-/// A tool of the user's.
+/// A tool defined by the user.
 #[derive(Debug, Clone)]
 pub struct CustomTool {
     spec: ToolSpec,
@@ -111,7 +113,7 @@ impl CustomTool {
         Self { spec, program }
     }
 
-    /// What it runs.
+    /// The program of the tool.
     pub const fn program(&self) -> &Program {
         &self.program
     }
@@ -126,8 +128,8 @@ impl Tool for CustomTool {
         &'a self,
         arguments: Value,
         grounds: Grounds<'a>,
-    ) -> Result<Box<dyn Prepared + 'a>, Unprepared> {
-        let workspace = grounds.workspace.ok_or(Unprepared::NoWorkspace)?;
+    ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
+        let workspace = grounds.workspace.ok_or(PrepareError::NoWorkspace)?;
         let mut subjects = Vec::new();
         let mut environment = Vec::new();
         for slot in &self.spec.resources {
@@ -151,12 +153,12 @@ impl Tool for CustomTool {
     }
 }
 
-/// The part that fills a slot: its alias and where it is.
+/// Finds the part that fills a slot and returns its alias and path.
 fn bind(
     slot: &Slot,
     arguments: &Value,
     workspace: &dyn Workspace,
-) -> Result<Option<(String, OsString)>, Unprepared> {
+) -> Result<Option<(String, OsString)>, PrepareError> {
     let named = match slot.binding {
         Binding::Contextual => None,
         Binding::Static => slot.resource.as_deref(),
@@ -164,10 +166,10 @@ fn bind(
     };
     let part = workspace
         .bound(slot, named)
-        .map_err(|error| Unprepared::Arguments(error.to_string()))?;
+        .map_err(|error| PrepareError::Arguments(error.to_string()))?;
     match part {
         Some(part) if part.is_read_only && slot.access == Access::Writes => {
-            Err(Unprepared::ReadOnlyPart(part.alias.clone()))
+            Err(PrepareError::ReadOnlyPart(part.alias.clone()))
         }
         Some(part) => Ok(Some((part.alias.clone(), part.root.path().into()))),
         None if slot.required => {
@@ -175,7 +177,7 @@ fn bind(
             let named = named
                 .map(|named| format!(" named `{named}`"))
                 .unwrap_or_default();
-            Err(Unprepared::Arguments(format!(
+            Err(PrepareError::Arguments(format!(
                 "the sandbox has no part of the type `{wanted}`{named} for the slot `{name}`"
             )))
         }
@@ -183,7 +185,7 @@ fn bind(
     }
 }
 
-/// Every text in the arguments: rules may speak of any.
+/// Collects every text in the arguments: permission rules may match any of them.
 fn texts(value: &Value, subjects: &mut Vec<Subject>) {
     match value {
         Value::String(text) => subjects.push(Subject::Text(text.clone())),
@@ -193,7 +195,7 @@ fn texts(value: &Value, subjects: &mut Vec<Subject>) {
     }
 }
 
-/// A call that waits for permission.
+/// A prepared call.
 struct Running<'a> {
     tool: &'a CustomTool,
     arguments: Value,
@@ -201,15 +203,15 @@ struct Running<'a> {
     environment: Vec<(OsString, OsString)>,
 }
 
-impl Prepared for Running<'_> {
+impl PreparedCall for Running<'_> {
     fn subjects(&self) -> Vec<Subject> {
         self.subjects.clone()
     }
 
     fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let access = self.tool.spec.capability.access;
-        // Its files are gone as soon as it has ended.
-        let (program, arguments, files) = self.tool.program.laid_out()?;
+        // The temporary directory is deleted after the call.
+        let (program, arguments, files) = self.tool.program.write_code()?;
         let readable = files.iter().map(|folder| folder.path().to_owned());
         let time = call.time_left();
         let command = Command {
@@ -225,8 +227,8 @@ impl Prepared for Running<'_> {
             readable: readable.collect(),
         };
         let touched = match access {
-            Access::Writes => Touched::Anything,
-            Access::Reads => Touched::Nothing,
+            Access::Writes => TouchedPaths::Anything,
+            Access::Reads => TouchedPaths::Nothing,
         };
         let workspace = call.workspace()?;
         let finished = exec(workspace, &command, Streams::ErrorsAsLog, call)
@@ -241,8 +243,8 @@ impl Prepared for Running<'_> {
 }
 
 impl Program {
-    /// What to start, and the folder that holds the code for as long as it runs.
-    fn laid_out(&self) -> Result<(OsString, Vec<OsString>, Option<TempDir>), Failure> {
+    /// The program, its arguments, and the temporary directory with the code, which must outlive the process.
+    fn write_code(&self) -> Result<(OsString, Vec<OsString>, Option<TempDir>), Failure> {
         match self {
             Self::Command { program, arguments } => {
                 let arguments = arguments.iter().map(Into::into).collect();
@@ -250,7 +252,9 @@ impl Program {
             }
             Self::Code { language, code } => {
                 let failed = |error: std::io::Error| {
-                    Failure::new(format!("its code cannot be laid out: {error}"))
+                    Failure::new(format!(
+                        "writing its code to a temporary file failed: {error}"
+                    ))
                 };
                 let folder = tempfile::tempdir().map_err(failed)?;
                 let lay = |name: &str, text: &str| -> Result<OsString, Failure> {

@@ -1,7 +1,8 @@
-//! Values that may be written as `${VARIABLE}`, and those that may be one text or several.
+//! Values that may be a `${VARIABLE}`, and values that may be one text or a list.
 
 use std::fmt;
 
+use cleveragents_domain::DefinitionFault;
 use cleveragents_domain::yaml::{Expand, Fault};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,17 +11,16 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use crate::capability::Environment;
-use crate::file_error::Complaint;
 
-/// A value as written, with its place; its type is known once variables are in it.
+/// A value as written, with its position; its type is checked after variables are replaced.
 pub type Late = Spanned<Value>;
 
-/// The value that is meant.
+/// Replaces variables and converts the value to its type.
 pub fn resolve<T: DeserializeOwned>(
     late: Option<Late>,
     expand: &Expand<'_>,
     expected: &str,
-) -> Result<Option<T>, Complaint> {
+) -> Result<Option<T>, DefinitionFault> {
     let Some(mut late) = late else {
         return Ok(None);
     };
@@ -33,25 +33,25 @@ pub fn resolve<T: DeserializeOwned>(
         return Ok(Some(value));
     }
     let message = format!("{shown} is not {expected}");
-    Err(Complaint::rule(
+    Err(DefinitionFault::rule(
         Fault::at(&late, message),
         format!("write {expected}"),
     ))
 }
 
-/// One text, or a list of them.
+/// One text or a list of texts.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(
     dead_code,
-    reason = "the two forms exist in the schema; both are read as a list"
+    reason = "the two forms exist in the schema; both are parsed into a list"
 )]
 pub(super) enum TextsForm {
     One(String),
     Several(Vec<String>),
 }
 
-/// One text, or a list of them, as a list.
+/// One text or a list of texts, parsed into a list.
 #[derive(Debug, Default)]
 pub(super) struct Texts(pub(super) Vec<String>);
 
@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Texts {
     }
 }
 
-/// Where a tool has to run: a word, or a map with one of three words.
+/// Required execution environment: a word, or a map with one of three keys.
 #[derive(Debug, Default)]
 pub(super) struct EnvironmentEntry(pub(super) Environment);
 
@@ -89,11 +89,11 @@ pub(super) struct EnvironmentEntry(pub(super) Environment);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EnvironmentMap {
-    /// `container`: it runs in a container or not at all.
+    /// `container`: the tool requires a container.
     required: Option<Container>,
-    /// `container`: it runs in a container where there is one.
+    /// `container`: the tool runs in a container if one is available.
     preferred: Option<Container>,
-    /// It runs in this container resource or not at all.
+    /// The tool requires this container resource.
     specific: Option<String>,
 }
 
@@ -108,11 +108,11 @@ enum Container {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum EnvironmentWord {
-    /// In a container or not at all.
+    /// The tool requires a container.
     Required,
-    /// In a container where there is one.
+    /// The tool runs in a container if one is available.
     Preferred,
-    /// Wherever the sandbox is.
+    /// The tool runs in the environment of the sandbox.
     None,
 }
 
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for EnvironmentEntry {
                         (None, None, None) => Environment::Anywhere,
                         _ => {
                             let message =
-                                "only one of `required`, `preferred` and `specific` can hold";
+                                "only one of `required`, `preferred` and `specific` can be set";
                             return Err(serde::de::Error::custom(message));
                         }
                     },
@@ -162,7 +162,7 @@ impl<'de> Deserialize<'de> for EnvironmentEntry {
 /// Both forms, for the schema.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
-#[expect(dead_code, reason = "the two forms exist in the schema only")]
+#[expect(dead_code, reason = "used only to generate the schema")]
 pub(super) enum EnvironmentForm {
     Word(EnvironmentWord),
     Map(EnvironmentMap),

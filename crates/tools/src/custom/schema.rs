@@ -1,14 +1,14 @@
-//! The JSON schema of the files of tools, made from the types that read them.
+//! The JSON schema of tool definition files, generated from the types that parse them.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::entries::{Definition, Wrapped};
+use super::entries::{Definition, WrappedDefinition};
 
-/// The JSON schema of the file of a tool, with or without its wrapper, for editors.
+/// The JSON schema of tool definition files, with or without the wrapper, for editors.
 pub fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
-    let wrapped = generator.subschema_for::<Wrapped>();
+    let wrapped = generator.subschema_for::<WrappedDefinition>();
     let plain = generator.subschema_for::<Definition>();
     let mut definitions = generator.take_definitions(true);
     // The name is optional only inside a skill.
@@ -20,7 +20,7 @@ pub fn schema() -> Value {
     }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "a tool of CleverAgents",
+        "title": "CleverAgents tool",
         "anyOf": [wrapped, plain],
         "$defs": definitions,
     })

@@ -1,31 +1,28 @@
-//! Everything that is looked at before a call may run, in the order in which it is looked at.
+//! The checks before a call runs, in their order.
 //!
 //! exists → arguments → plan and phase → safety profile → guards → permission rules → sandbox and
-//! checkpoint → approval. Nothing here has an effect; what was reserved is given back when a later
-//! step refuses.
+//! checkpoint → approval. The checks have no effect; when a later check refuses, the reserved budget
+//! is released.
 
-use jsonschema::Validator;
 use serde_json::Value;
 
+use super::call::read_call;
 use super::{CallContext, CallRequest, PlanMode, RefusalReason};
 use crate::capability::Environment;
+use crate::name::ToolName;
 use crate::ports::{
-    Approval, ApprovalRequest, BudgetRefusal, PortError, Redact, Reservation, Spending,
-    redact_value,
+    Approval, ApprovalRequest, BudgetRefusal, PortError, Reservation, Spending, redact_value,
 };
-use crate::registry::{Entry, Registry, RegistryError};
+use crate::registry::{Entry, Registry};
 use crate::safety::{Consent, Decision, PermissionRules};
 use crate::spec::{Category, Ground, Source, ToolSpec};
-use crate::tool::{Grounds, Prepared, Subject, Unprepared};
+use crate::tool::{Grounds, PrepareError, PreparedCall, Subject};
 
-/// So many complaints about arguments are told.
-const MOST_COMPLAINTS: usize = 5;
-
-/// A call that may run.
-pub(super) struct Admitted<'a> {
+/// A call that passed all checks.
+pub(super) struct AdmittedCall<'a> {
     pub(super) entry: &'a Entry,
-    pub(super) prepared: Box<dyn Prepared + 'a>,
-    /// Its arguments, without secrets.
+    pub(super) prepared: Box<dyn PreparedCall + 'a>,
+    /// Redacted arguments.
     pub(super) arguments: Value,
     pub(super) reservation: Box<dyn Reservation + 'a>,
     pub(super) consent: Consent,
@@ -33,9 +30,9 @@ pub(super) struct Admitted<'a> {
 
 /// Why a call does not run.
 pub(super) enum Stop {
-    /// It may not.
+    /// A check refused the call.
     Refused(RefusalReason),
-    /// This could not be done.
+    /// An action failed behind a port.
     Broken(&'static str, PortError),
 }
 
@@ -49,28 +46,30 @@ pub(super) fn admit<'a>(
     registry: &'a Registry,
     request: &CallRequest,
     context: &CallContext<'a>,
-) -> Result<Admitted<'a>, Stop> {
-    let entry = find(registry, &request.tool)?;
+) -> Result<AdmittedCall<'a>, Stop> {
+    let (entry, arguments) = read_call(registry, request, context.redactor)?;
     let spec = entry.tool.spec();
-    let arguments = read_arguments(entry, &request.arguments, context.redactor)
-        .map_err(RefusalReason::BadArguments)?;
+    let acting = Acting::new(registry, entry, &arguments);
     check_plan(spec, context)?;
-    check_profile(spec, context)?;
-    let reservation = check_guards(spec, context)?;
+    check_profile(spec, &acting, context)?;
+    let reservation = check_guards(spec, &acting, context)?;
     let kept = redact_value(context.redactor, &arguments);
     let prepared = prepare(entry, arguments, context)?;
-    let subjects = prepared.subjects();
-    let asked = match context.rules.decide(&spec.name, &subjects) {
+    let subjects = Subjects {
+        own: prepared.subjects(),
+        by_tool: prepared.subjects_by_tool(),
+    };
+    let asked = match subjects.decide(context.rules, &spec.name) {
         Decision::Deny(why) => return Err(RefusalReason::Rule(why).into()),
         Decision::Ask(why) => Some(why),
         Decision::Allow => None,
     };
     check_sandbox(spec, context)?;
-    let consent = approve(spec, &kept, &subjects, asked, context)?;
+    let consent = approve(spec, &acting, &kept, &subjects, asked, context)?;
     if context.cancel.is_cancelled() {
         return Err(RefusalReason::Cancelled.into());
     }
-    Ok(Admitted {
+    Ok(AdmittedCall {
         entry,
         prepared,
         arguments: kept,
@@ -79,71 +78,65 @@ pub(super) fn admit<'a>(
     })
 }
 
-fn find<'a>(registry: &'a Registry, name: &str) -> Result<&'a Entry, RefusalReason> {
-    registry
-        .entry(name)
-        .map_err(|error| RefusalReason::UnknownTool {
-            name: name
-                .chars()
-                .filter(|letter| !letter.is_control())
-                .take(160)
-                .collect(),
-            nearest: match error {
-                RegistryError::NotFound { nearest, .. } => nearest,
-                _ => Vec::new(),
-            },
-        })
+/// The tools that a call replaces, such as the file tools for a patch.
+struct Acting<'a> {
+    names: Vec<ToolName>,
+    /// The replaced tools that are registered.
+    specs: Vec<&'a ToolSpec>,
 }
 
-fn read_arguments(entry: &Entry, text: &str, redactor: &dyn Redact) -> Result<Value, String> {
-    // Some models say nothing where there is nothing to say.
-    let text = if text.trim().is_empty() { "{}" } else { text };
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        let before = excerpt(text, error.line(), error.column(), redactor);
-        format!("they are not JSON: {error}{before}")
-    })?;
-    if !value.is_object() {
-        return Err("they are not a JSON object".to_owned());
+impl<'a> Acting<'a> {
+    fn new(registry: &'a Registry, entry: &Entry, arguments: &Value) -> Self {
+        let names = entry.tool.acts_as(arguments);
+        let specs = registry.list().filter(|spec| names.contains(&spec.name));
+        Self {
+            specs: specs.collect(),
+            names,
+        }
     }
-    match complaints(&entry.input, &value, redactor) {
-        None => Ok(value),
-        Some(complaints) => Err(complaints),
+
+    /// Whether a denylist matches the tool or one of the replaced tools.
+    fn any(&self, own: &ToolName, is_meant: impl Fn(&ToolName) -> bool) -> bool {
+        is_meant(own) || self.names.iter().any(is_meant)
+    }
+
+    /// Whether an allowlist matches the tool or all of the replaced tools.
+    fn allowed(&self, own: &ToolName, is_meant: impl Fn(&ToolName) -> bool) -> bool {
+        is_meant(own) || (!self.names.is_empty() && self.names.iter().all(is_meant))
     }
 }
 
-/// The text just before the place of an error, cut only after secrets are out of it.
-fn excerpt(text: &str, line: usize, column: usize, redactor: &dyn Redact) -> String {
-    const LONGEST: usize = 40;
-    let Some(line) = line.checked_sub(1).and_then(|line| text.lines().nth(line)) else {
-        return String::new();
-    };
-    let end = line.floor_char_boundary(column.min(line.len()));
-    let before = redactor.redact(&line[..end]);
-    let start = before.floor_char_boundary(before.len().saturating_sub(LONGEST));
-    format!(", just after `{}`", &before[start..])
+/// The subjects of a call that permission rules can match.
+struct Subjects {
+    own: Vec<Subject>,
+    /// Subjects by replaced tool.
+    by_tool: Vec<(ToolName, Subject)>,
 }
 
-/// What a schema has to say against a value.
-pub(super) fn complaints(
-    schema: &Validator,
-    value: &Value,
-    redactor: &dyn Redact,
-) -> Option<String> {
-    let told: Vec<String> = schema
-        .iter_errors(value)
-        .take(MOST_COMPLAINTS)
-        .map(|error| {
-            let place = error.instance_path().to_string();
-            let whole = error.to_string();
-            let message: String = redactor.redact(&whole).chars().take(300).collect();
-            if place.is_empty() {
-                message
-            } else {
-                format!("at `{place}`: {message}")
-            }
-        })
-        .collect();
-    (!told.is_empty()).then(|| told.join("; "))
+impl Subjects {
+    fn decide(&self, rules: &PermissionRules, tool: &ToolName) -> Decision {
+        if self.by_tool.is_empty() {
+            rules.decide(tool, &self.own)
+        } else {
+            rules.decide_acting(tool, &self.by_tool)
+        }
+    }
+
+    /// Rules that allow exactly this call.
+    fn always(&self, tool: &ToolName) -> Vec<crate::safety::Rule> {
+        if self.by_tool.is_empty() {
+            return PermissionRules::always(tool, &self.own);
+        }
+        let each = self
+            .by_tool
+            .iter()
+            .map(|(tool, subject)| PermissionRules::always(tool, std::slice::from_ref(subject)));
+        let each: Vec<_> = each.collect();
+        if each.iter().any(Vec::is_empty) {
+            return Vec::new();
+        }
+        each.into_iter().flatten().collect()
+    }
 }
 
 fn check_plan(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), RefusalReason> {
@@ -157,10 +150,21 @@ fn check_plan(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), RefusalR
                     phase,
                 });
             }
+            PlanMode::Trial(_) if spec.category == Category::ShellOperations => {
+                if context.workspace.is_none() || !spec.capability.checkpointable {
+                    return Err(RefusalReason::MissingSandbox { tool: tool() });
+                }
+            }
+            PlanMode::Trial(phase) => {
+                return Err(RefusalReason::TrialPhase {
+                    tool: tool(),
+                    phase,
+                });
+            }
             PlanMode::Normal(_) => {}
         }
     }
-    // A tool that asks for a container never runs on the host instead.
+    // A tool that requires a container never falls back to the host.
     match &spec.capability.environment {
         Environment::Anywhere | Environment::PreferContainer => Ok(()),
         Environment::RequireContainer => Err(RefusalReason::NoContainer("a container".to_owned())),
@@ -170,48 +174,60 @@ fn check_plan(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), RefusalR
     }
 }
 
-fn check_profile(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), RefusalReason> {
+fn check_profile(
+    spec: &ToolSpec,
+    acting: &Acting<'_>,
+    context: &CallContext<'_>,
+) -> Result<(), RefusalReason> {
     let profile = context.profile;
     let refused = |why: String| Err(RefusalReason::Profile(why));
     if spec.capability.is_unsafe && !profile.allow_unsafe_tools {
-        return refused(format!("`{}` calls itself unsafe", spec.name));
+        return refused(format!("`{}` is declared unsafe", spec.name));
     }
     if !profile.allow_changes && spec.capability.is_writing() {
         return refused(format!(
-            "nothing may be changed, and `{}` changes things",
+            "it allows no changes, and `{}` makes changes",
             spec.name
         ));
     }
     let categories = profile.allowed_categories.as_deref();
     if categories.is_some_and(|allowed| !allowed.contains(&spec.category)) {
         return refused(format!(
-            "tools of the category `{}` are not allowed",
+            "it does not allow tools of the category `{}`",
             spec.category.as_str()
         ));
     }
-    if profile
-        .denied_tools
-        .iter()
-        .any(|pattern| pattern.matches(&spec.name))
-    {
+    let denied = |name: &ToolName| {
+        let mut patterns = profile.denied_tools.iter();
+        patterns.any(|pattern| pattern.matches(name))
+    };
+    if acting.any(&spec.name, denied) {
         return refused(format!("it denies `{}`", spec.name));
     }
-    if !profile.allowed_tools.allows(&spec.name) {
-        return refused(format!("`{}` is not among the tools it allows", spec.name));
+    let allowed = |name: &ToolName| profile.allowed_tools.allows(name);
+    if !acting.allowed(&spec.name, allowed) {
+        return refused(format!(
+            "`{}` is not on its list of allowed tools",
+            spec.name
+        ));
     }
     Ok(())
 }
 
 fn check_guards<'a>(
     spec: &'a ToolSpec,
+    acting: &Acting<'_>,
     context: &CallContext<'a>,
 ) -> Result<Box<dyn Reservation + 'a>, Stop> {
     let guards = context.guards;
-    let is_meant = |pattern: &crate::ToolPattern| pattern.matches(&spec.name);
-    if guards.denylist.iter().any(is_meant) {
+    let denied = |name: &ToolName| {
+        let mut patterns = guards.denylist.iter();
+        patterns.any(|pattern| pattern.matches(name))
+    };
+    if acting.any(&spec.name, denied) {
         return Err(RefusalReason::Denylist(spec.name.to_string()).into());
     }
-    if !guards.allowlist.allows(&spec.name) {
+    if !acting.allowed(&spec.name, |name| guards.allowlist.allows(name)) {
         return Err(RefusalReason::NotOnAllowlist(spec.name.to_string()).into());
     }
     let spending = Spending {
@@ -225,7 +241,7 @@ fn check_guards<'a>(
         .map_err(|refusal| match refusal {
             BudgetRefusal::Calls { limit } => RefusalReason::CallLimit { limit }.into(),
             BudgetRefusal::Money { limit, used } => RefusalReason::Budget { limit, used }.into(),
-            BudgetRefusal::Failed(source) => Stop::Broken("reserving its cost", source),
+            BudgetRefusal::Failed(source) => Stop::Broken("reserving the cost", source),
         })
 }
 
@@ -233,7 +249,7 @@ fn prepare<'a>(
     entry: &'a Entry,
     arguments: Value,
     context: &CallContext<'a>,
-) -> Result<Box<dyn Prepared + 'a>, RefusalReason> {
+) -> Result<Box<dyn PreparedCall + 'a>, RefusalReason> {
     let spec = entry.tool.spec();
     let missing = || RefusalReason::MissingSandbox {
         tool: spec.name.to_string(),
@@ -248,10 +264,10 @@ fn prepare<'a>(
         .tool
         .prepare(arguments, grounds)
         .map_err(|why| match why {
-            Unprepared::Arguments(message) => RefusalReason::BadArguments(message),
-            Unprepared::Outside { path, why } => RefusalReason::OutsideSandbox { path, why },
-            Unprepared::ReadOnlyPart(alias) => RefusalReason::ReadOnlyPart(alias),
-            Unprepared::NoWorkspace => missing(),
+            PrepareError::Arguments(message) => RefusalReason::BadArguments(message),
+            PrepareError::Outside { path, why } => RefusalReason::OutsideSandbox { path, why },
+            PrepareError::ReadOnlyPart(alias) => RefusalReason::ReadOnlyPart(alias),
+            PrepareError::NoWorkspace => missing(),
         })
 }
 
@@ -260,8 +276,8 @@ fn check_sandbox(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
         return Ok(());
     }
     let tool = || spec.name.to_string();
-    // What a server did elsewhere no sandbox holds and no checkpoint undoes: the user is asked instead,
-    // unless its definition says `needs_approval: false`.
+    // No sandbox contains and no checkpoint rolls back what an MCP server does elsewhere. The user
+    // approves the call instead, unless the definition sets `needs_approval: false`.
     if spec.source == Source::Mcp && !spec.capability.checkpointable {
         return Ok(());
     }
@@ -278,9 +294,9 @@ fn check_sandbox(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
         };
     };
     let why = if !spec.capability.checkpointable {
-        "what it does cannot be taken back"
+        "its changes cannot be rolled back"
     } else if !workspace.has_checkpoints() {
-        "the sandbox has none"
+        "the sandbox does not support checkpoints"
     } else {
         return Ok(());
     };
@@ -293,11 +309,12 @@ fn check_sandbox(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
     Ok(())
 }
 
-/// Asks a person, where one is demanded.
+/// Asks the user for approval where it is required.
 fn approve(
     spec: &ToolSpec,
+    acting: &Acting<'_>,
     arguments: &Value,
-    subjects: &[Subject],
+    subjects: &Subjects,
     asked: Option<String>,
     context: &CallContext<'_>,
 ) -> Result<Consent, RefusalReason> {
@@ -305,29 +322,33 @@ fn approve(
     let is_mcp = spec.source == Source::Mcp;
     if spec.capability.needs_approval && is_mcp {
         if !context.rules.allows_by_name(&spec.name) {
-            let why =
-                "is a tool of an MCP server that may change something, and nothing can undo it";
+            let why = "is a tool of an MCP server whose changes cannot be rolled back";
             reasons.push(format!("`{}` {why}", spec.name));
         }
     } else if spec.capability.needs_approval {
-        reasons.push(format!("`{}` demands it for every call", spec.name));
+        reasons.push(format!("`{}` requires it for every call", spec.name));
     }
+    let strict = acting
+        .specs
+        .iter()
+        .filter(|spec| spec.capability.needs_approval);
+    reasons.extend(strict.map(|spec| format!("`{}` requires it for every call", spec.name)));
     if context.profile.require_human_approval && spec.category != Category::Conversation {
-        reasons.push("the safety profile demands it for every call".to_owned());
+        reasons.push("the safety profile requires it for every call".to_owned());
     }
     if context.guards.require_approval_for_writes && spec.capability.is_writing() {
-        reasons.push("a guard demands it for every change".to_owned());
+        reasons.push("a guard requires it for every change".to_owned());
     }
     if reasons.is_empty() {
         return Ok(Consent::NotAsked);
     }
     let reason = reasons.join("; ");
     let reason = context.redactor.redact(&reason).into_owned();
-    // A rule that would hold a secret is not offered.
+    // A rule that would contain a secret is not offered.
     let always = if is_mcp {
         PermissionRules::always(&spec.name, &[])
     } else {
-        PermissionRules::always(&spec.name, subjects)
+        subjects.always(&spec.name)
     };
     let always_server = is_mcp
         .then(|| PermissionRules::always_for_server(&spec.name))
@@ -347,16 +368,13 @@ fn approve(
     match context.approver.approve(&request) {
         Approval::Once | Approval::Always | Approval::AlwaysServer => Ok(Consent::Given),
         Approval::Refused(note) => Err(RefusalReason::ApprovalRefused { note }),
-        Approval::NobodyThere if is_mcp => {
-            let rules: Vec<String> = always
-                .iter()
-                .chain(&always_server)
-                .map(|rule| format!("`agents permission add '{rule}'`"))
-                .collect();
-            let rules = rules.join(" or ");
-            let reason = format!("{reason}; {rules} allows it without asking");
-            Err(RefusalReason::NobodyToApprove { reason })
+        Approval::NoUser => {
+            let rules = always.iter().chain(&always_server);
+            let rules = rules.filter(|_| is_mcp).map(ToString::to_string);
+            Err(RefusalReason::NoApprover {
+                reason,
+                rules: rules.collect(),
+            })
         }
-        Approval::NobodyThere => Err(RefusalReason::NobodyToApprove { reason }),
     }
 }

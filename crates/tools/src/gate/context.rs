@@ -1,4 +1,4 @@
-//! What the gate is asked, and everything it looks at to answer.
+//! The input of the gate: the call, and the context for the decision.
 
 use cleveragents_process::Cancel;
 
@@ -8,24 +8,24 @@ use crate::safety::{Guards, PermissionRules, SafetyProfile};
 /// A call as a model makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRequest {
-    /// What the model calls it.
+    /// Id that the model gave to the call.
     pub call_id: String,
-    /// The tool, by any of its names.
+    /// Name of the tool, in any of its spellings.
     pub tool: String,
-    /// Its arguments, as the very text that the model wrote.
+    /// JSON text of the arguments, exactly as the model wrote it.
     pub arguments: String,
 }
 
-/// What is going on.
+/// The phase in which a call is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// A conversation.
     Session,
-    /// A plan is being thought out: nothing may change.
+    /// A plan is being strategized: nothing may change, except by commands in a [`PlanMode::Trial`].
     Strategize,
-    /// A plan is being carried out.
+    /// A plan is being executed.
     Execute,
-    /// A plan's result is being applied: nothing may change beside it.
+    /// A plan's result is being applied: tools may not make other changes.
     Apply,
 }
 
@@ -45,50 +45,64 @@ impl Phase {
     }
 }
 
-/// What the plan or session allows at this moment.
+/// Which changes the plan or session currently allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanMode {
-    /// Nothing may change, whatever the phase.
+    /// No changes, in any phase.
     ReadOnly,
-    /// What the phase allows.
+    /// The changes that the phase allows.
     Normal(Phase),
+    /// Commands may run, because the sandbox is restored afterwards
+    /// (`SandboxWorkspace::without_trace`); everything else may only read.
+    Trial(Phase),
 }
 
 impl PlanMode {
-    /// Whether anything may change.
+    /// Whether any changes are allowed.
     pub const fn allows_writing(self) -> bool {
         match self {
-            Self::ReadOnly => false,
+            Self::ReadOnly | Self::Trial(_) => false,
             Self::Normal(phase) => phase.allows_writing(),
         }
     }
+
+    /// Whether tools that change files are offered to a model. In a trial they are, although the gate refuses most of
+    /// them: the list of tools stays the same from phase to phase, so that providers' prompt caches stay valid.
+    pub const fn offers_writing(self) -> bool {
+        self.allows_writing() || self.is_trial()
+    }
+
+    /// Whether the sandbox is restored afterwards.
+    pub const fn is_trial(self) -> bool {
+        matches!(self, Self::Trial(_))
+    }
 }
 
-/// Everything a decision rests on.
+/// The context for the decision about a call.
 #[derive(Clone, Copy)]
 pub struct CallContext<'a> {
-    /// For whom the call is made.
+    /// Session, plan and actor that make the call.
     pub scope: &'a Scope,
-    /// What the plan allows.
+    /// Which changes are allowed.
     pub mode: PlanMode,
-    /// The safety profile.
+    /// Safety profile of the plan or session, already narrowed by all others that apply.
     pub profile: &'a SafetyProfile,
-    /// The guards.
+    /// Limits on automatic work.
     pub guards: &'a Guards,
-    /// The permission rules.
+    /// Rules that allow, deny or ask.
     pub rules: &'a PermissionRules,
-    /// The sandbox, when there is one.
+    /// The sandbox, if there is one.
     pub workspace: Option<&'a dyn Workspace>,
-    /// Who is asked.
+    /// Asks the user.
     pub approver: &'a dyn Approver,
-    /// Calls and money.
+    /// Limits on calls and cost.
     pub budget: &'a dyn Budget,
-    /// Where calls are written down.
+    /// Stores every call.
     pub ledger: &'a dyn Ledger,
-    /// What takes secrets out.
+    /// Removes secrets.
     pub redactor: &'a dyn Redact,
-    /// What stops the call.
+    /// Cancels the call.
     pub cancel: &'a Cancel,
-    /// How much of an output the model is shown.
+    /// Maximum number of bytes of an output that the model is shown.
     pub shown_bytes: usize,
 }

@@ -1,35 +1,35 @@
-//! [`GateError`]: something behind a port broke. What a model does wrong is never one.
+//! [`GateError`]: a port failed. Mistakes of the model are never a `GateError`.
 
-use cleveragents_domain::{Code, Diagnose, ToolInvocationId};
+use cleveragents_domain::{Code, Diagnose, Hint, ToolInvocationId};
 use serde_json::Value;
 
 use crate::name::ToolName;
 use crate::ports::PortError;
 
-/// Something that broke while a call was handled; not the doing of the model.
+/// A port failed while the gate handled a call; not caused by the model.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
-    /// The call did not run.
+    /// A port failed before the call ran.
     #[error("the call of `{tool}` did not run: {action} failed")]
     Before {
-        /// The tool as it was named.
+        /// The tool, as the model named it.
         tool: String,
-        /// What was being done.
+        /// The action that failed, such as "storing its row".
         action: &'static str,
-        /// What broke.
+        /// The error of the port.
         #[source]
         source: PortError,
     },
-    /// The call ran, and what came of it could not be stored: its row says that it is still running.
-    #[error("`{tool}` ran, and {action} failed; look at what it did before calling it again")]
+    /// The call ran, but its outcome could not be stored: its row still has the state `running`.
+    #[error("`{tool}` ran, but {action} failed; check its effects before calling it again")]
     After {
-        /// The tool.
+        /// The tool that ran.
         tool: ToolName,
-        /// Its row.
+        /// Row of the call in the ledger.
         invocation: ToolInvocationId,
-        /// What was being done.
+        /// The action that failed, such as "storing its row".
         action: &'static str,
-        /// What broke.
+        /// The error of the port.
         #[source]
         source: PortError,
     },
@@ -42,7 +42,7 @@ impl Diagnose for GateError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         match self {
             Self::Before { source, .. } | Self::After { source, .. } => source.hint(),
         }

@@ -1,10 +1,10 @@
 //! [`Gate`]: the only caller of a tool.
 //!
-//! [`admission`](self) looks at everything before a call may run, in one fixed order; this file runs
-//! what was admitted and writes down what came of it. A refusal or a failed tool is an answer for the
-//! model; an error is something that broke behind a port.
+//! [`admission`](self) checks a call in a fixed order; this file runs admitted calls and stores their
+//! outcomes. A refusal or a failed tool is a result for the model; an error means that a port failed.
 
 mod admission;
+mod call;
 mod context;
 mod error;
 mod outcome;
@@ -22,40 +22,45 @@ use serde_json::Value;
 
 pub use context::{CallContext, CallRequest, Phase, PlanMode};
 pub use error::GateError;
-pub use outcome::{CallOutcome, Failed, Picture, Refusal, Succeeded};
+pub use outcome::{CallFailure, CallOutcome, CallSuccess, Picture, Refusal, data_for_model};
 pub use permit::Permit;
 pub use refusal::RefusalReason;
 
+use crate::argument_errors::schema_errors;
 use crate::name::ToolName;
 use crate::output::{Log, Output, Spool};
 use crate::ports::{
-    Attribution, Begun, Captured, Ended, PortError, Redact, RefusedCall, redact_value, shortened,
+    Attribution, CapturedChanges, FinishedCall, PortError, Redact, RefusedCall, StartedCall,
+    redact_value, shortened,
 };
 use crate::registry::{Entry, Registry};
 use crate::safety::Fence;
-use crate::spec::ToolSpec;
-use crate::tool::{Answer, Body, Call, Failure, FailureKind, Prepared, Touched};
-use admission::{Admitted, Stop};
+use crate::spec::{Source, ToolSpec};
+use crate::tool::{Answer, Body, Call, Failure, FailureKind, PreparedCall, TouchedPaths};
+use admission::{AdmittedCall, Stop};
 
-/// JSON answers are checked up to this size.
-const LONGEST_JSON: u64 = 16 << 20;
+/// Maximum size of a JSON answer that is validated against its schema, in bytes.
+const MAX_JSON_SIZE: u64 = 16 << 20;
 
-/// Larger pictures are not shown.
-pub(crate) const LARGEST_PICTURE: u64 = 4 << 20;
+/// Larger images are not shown; in bytes.
+pub(crate) const MAX_IMAGE_SIZE: u64 = 4 << 20;
 
-/// So much of a log the model is shown when a tool failed.
+/// Maximum size of a skill's instructions that are shown, in bytes.
+const MAX_INSTRUCTIONS_SIZE: usize = 64 << 10;
+
+/// Maximum number of bytes of a failed tool's log that the model is shown.
 const SHOWN_LOG: usize = 2 << 10;
 
 /// The only caller of a tool.
 #[derive(Clone)]
 pub struct Gate {
     registry: Arc<Registry>,
-    /// What this tool may not read, no other tool shows.
+    /// The tool that reads files: paths that it may not read are hidden by all tools.
     reader: ToolName,
 }
 
 impl Gate {
-    /// A gate to these tools.
+    /// Creates a gate for these tools.
     pub fn new(registry: Arc<Registry>) -> Self {
         Self {
             registry,
@@ -63,14 +68,14 @@ impl Gate {
         }
     }
 
-    /// The tools behind it.
+    /// The tools that can be called.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Decides on a call, runs it if it may run, and writes down what came of it.
+    /// Checks a call, runs it if it is admitted, and stores its outcome.
     ///
-    /// May be called from several threads at a time.
+    /// May be called from several threads at the same time.
     pub fn call(
         &self,
         request: &CallRequest,
@@ -92,7 +97,7 @@ impl Gate {
         &self,
         id: ToolInvocationId,
         request: &CallRequest,
-        admitted: Admitted<'_>,
+        admitted: AdmittedCall<'_>,
         context: &CallContext<'_>,
     ) -> Result<CallOutcome, GateError> {
         let spec = admitted.entry.tool.spec();
@@ -100,7 +105,7 @@ impl Gate {
             Ok(checkpoint) => checkpoint,
             Err(reason) => return refuse(id, request, context, reason),
         };
-        let begun = Begun {
+        let started = StartedCall {
             id,
             call_id: &request.call_id,
             scope: context.scope,
@@ -108,10 +113,11 @@ impl Gate {
             arguments: &shortened(admitted.arguments),
             capability: &spec.capability,
             checkpoint,
+            is_trial: context.mode.is_trial(),
         };
         context
             .ledger
-            .begin(&begun)
+            .begin(&started)
             .map_err(|source| GateError::Before {
                 tool: spec.name.to_string(),
                 action: "storing its row",
@@ -122,31 +128,36 @@ impl Gate {
         conclude(id, spec, performed, checkpoint, context).and_then(|outcome| {
             admitted
                 .reservation
-                .settle(spec.cost)
-                .map_err(|source| after(id, spec, "settling its cost", source))?;
+                .charge(spec.cost)
+                .map_err(|source| after(id, spec, "recording its cost", source))?;
             Ok(outcome)
         })
     }
 }
 
-/// What a call did and said.
-struct Performed {
+/// Result of running a tool.
+struct ExecutedCall {
     answer: Result<Answer, Failure>,
     spool: Spool,
     log: String,
     elapsed: Duration,
 }
 
-/// Sets a tool off, with all that bounds it.
+/// Runs a tool with its time limit, output limits and permission rules.
 fn perform(
     entry: &Entry,
-    prepared: Box<dyn Prepared + '_>,
+    prepared: Box<dyn PreparedCall + '_>,
     fence: Fence<'_>,
     context: &CallContext<'_>,
-) -> Performed {
+) -> ExecutedCall {
     let started = Instant::now();
+    // The model needs the complete instructions of a skill.
+    let shown_bytes = match entry.tool.spec().source {
+        Source::AgentSkill => context.shown_bytes.max(MAX_INSTRUCTIONS_SIZE),
+        _ => context.shown_bytes,
+    };
     let mut call = Call {
-        output: Output::new(context.redactor, context.shown_bytes),
+        output: Output::new(context.redactor, shown_bytes),
         log: Log::default(),
         workspace: context.workspace,
         approver: context.approver,
@@ -161,12 +172,12 @@ fn perform(
         prepared.run(Permit::granted(), &mut call)
     }));
     let ran = ran.unwrap_or_else(|_| {
-        let failure = Failure::new("it broke down; this is a defect of the tool");
-        Err(failure.touching(Touched::Anything))
+        let failure = Failure::new("it panicked; this is a bug in the tool");
+        Err(failure.touching(TouchedPaths::Anything))
     });
     let log = call.log.text(context.redactor);
-    let (answer, spool) = said(ran, call.output, entry, context);
-    Performed {
+    let (answer, spool) = finish_output(ran, call.output, entry, context);
+    ExecutedCall {
         answer,
         spool,
         log,
@@ -188,15 +199,15 @@ fn after(
     }
 }
 
-/// Records what a call changed, stores what came of it, and tells it.
+/// Records the changes of a call, stores its outcome, and returns it.
 fn conclude(
     id: ToolInvocationId,
     spec: &ToolSpec,
-    performed: Performed,
+    performed: ExecutedCall,
     checkpoint: Option<CheckpointNumber>,
     context: &CallContext<'_>,
 ) -> Result<CallOutcome, GateError> {
-    let Performed {
+    let ExecutedCall {
         answer,
         mut spool,
         log,
@@ -208,18 +219,18 @@ fn conclude(
     };
     let (captured, answer) = match capture(spec, touched, id, context) {
         Ok(captured) => (captured, answer),
-        // The call is over, and its outcome is stored. What it changed is recorded when the sandbox is used next.
+        // The call is finished and its outcome is stored. The next use of the sandbox records its changes.
         Err(source) if source.code() == Code::CaptureInterrupted => {
             let failure = unrecorded(&answer);
-            (Captured::default(), Err(failure))
+            (CapturedChanges::default(), Err(failure))
         }
-        Err(source) => return Err(after(id, spec, "recording what it changed", source)),
+        Err(source) => return Err(after(id, spec, "recording its changes", source)),
     };
     let answer = answer.map_err(|failure| Failure {
         message: context.redactor.redact(&failure.message).into_owned(),
         ..failure
     });
-    let mut ended = Ended {
+    let mut finished = FinishedCall {
         id,
         outcome: match answer {
             Ok(_) => InvocationOutcome::Succeeded,
@@ -237,12 +248,12 @@ fn conclude(
     };
     context
         .ledger
-        .finish(&mut ended)
-        .map_err(|source| after(id, spec, "storing what came of it", source))?;
+        .finish(&mut finished)
+        .map_err(|source| after(id, spec, "storing its outcome", source))?;
     let tool = spec.name.clone();
     let shown = spool.shown();
     Ok(match answer {
-        Ok(answer) => CallOutcome::Succeeded(Succeeded {
+        Ok(answer) => CallOutcome::Succeeded(CallSuccess {
             invocation: id,
             tool,
             picture: answer
@@ -254,7 +265,7 @@ fn conclude(
             checkpoint,
             elapsed,
         }),
-        Err(failure) => CallOutcome::Failed(Failed {
+        Err(failure) => CallOutcome::Failed(CallFailure {
             invocation: id,
             tool,
             kind: failure.kind,
@@ -268,26 +279,26 @@ fn conclude(
     })
 }
 
-/// The outcome of a call that ended and whose changes were not recorded, because that was interrupted.
+/// Outcome of a finished call whose changes were not recorded, because recording was interrupted.
 fn unrecorded(answer: &Result<Answer, Failure>) -> Failure {
     let ended = match answer {
         Ok(_) => "it succeeded".to_owned(),
         Err(failure) => failure.message.clone(),
     };
     let message = format!(
-        "{ended}, and recording what it changed was interrupted; the changes are still in the sandbox, and the next \
+        "{ended}, but recording its changes was interrupted; the changes are still in the sandbox, and the next \
          command on it records them"
     );
-    Failure::of(FailureKind::Cancelled, message)
+    Failure::with_kind(FailureKind::Cancelled, message)
 }
 
-/// What was written, as the picture that it is.
+/// The output as an image.
 fn picture(media_type: &'static str, spool: &mut Spool) -> Option<Picture> {
-    let data = spool.bytes_up_to(LARGEST_PICTURE).ok()??;
+    let data = spool.bytes_up_to(MAX_IMAGE_SIZE).ok()??;
     Some(Picture { media_type, data })
 }
 
-/// The end of a log, as much as a model is shown: whole lines, unless one alone is too long.
+/// The end of a log that the model is shown: whole lines, unless a single line exceeds the limit.
 fn last_lines(log: &str) -> &str {
     let end = &log[log.ceil_char_boundary(log.len().saturating_sub(SHOWN_LOG))..];
     if end.len() == log.len() {
@@ -296,7 +307,7 @@ fn last_lines(log: &str) -> &str {
     end.split_once('\n').map_or(end, |(_, lines)| lines)
 }
 
-/// Stores a refusal and tells it.
+/// Stores a refusal and returns it.
 fn refuse(
     id: ToolInvocationId,
     request: &CallRequest,
@@ -331,7 +342,7 @@ fn refuse(
     }))
 }
 
-/// Makes the checkpoint before a writing call, where the sandbox can.
+/// Creates the checkpoint before a writing call, if the sandbox supports it.
 fn checkpoint(
     entry: &Entry,
     context: &CallContext<'_>,
@@ -356,8 +367,8 @@ fn checkpoint(
     }
 }
 
-/// What a tool said, checked against its output schema.
-fn said(
+/// Finishes the output of a tool and validates it against the output schema.
+fn finish_output(
     ran: Result<Answer, Failure>,
     mut output: Output<'_>,
     entry: &Entry,
@@ -377,7 +388,7 @@ fn said(
         Ok(spool) => spool,
         Err(error) => {
             let touched = ran.map_or_else(|failure| failure.touched, |answer| answer.touched);
-            let failure = Failure::new(format!("its output cannot be kept: {error}"));
+            let failure = Failure::new(format!("storing its output failed: {error}"));
             return (
                 Err(failure.touching(touched)),
                 Spool::new(context.shown_bytes),
@@ -388,7 +399,7 @@ fn said(
         match check_output(entry, json.as_ref(), &mut spool, context.redactor) {
             Ok(()) => Ok(answer),
             Err(message) => {
-                Err(Failure::of(FailureKind::BadOutput, message).touching(answer.touched))
+                Err(Failure::with_kind(FailureKind::BadOutput, message).touching(answer.touched))
             }
         }
     });
@@ -409,35 +420,36 @@ fn check_output(
         value
     } else {
         let bytes = spool
-            .bytes_up_to(LONGEST_JSON)
+            .bytes_up_to(MAX_JSON_SIZE)
             .map_err(|error| error.to_string())?;
-        let bytes = bytes.ok_or("its answer is too long to be checked against its schema")?;
+        let bytes = bytes.ok_or("its answer is too long to validate against its schema")?;
         read = serde_json::from_slice::<Value>(&bytes)
-            .map_err(|error| format!("its answer is not JSON: {error}"))?;
+            .map_err(|error| format!("its answer is not valid JSON: {error}"))?;
         &read
     };
-    match admission::complaints(schema, value, redactor) {
+    let declared = entry.tool.spec().output_schema.as_ref();
+    match schema_errors(schema, declared.unwrap_or(&Value::Null), value, redactor) {
         None => Ok(()),
-        Some(complaints) => Err(format!(
-            "its answer does not fit its own schema: {complaints}"
+        Some(errors) => Err(format!(
+            "its answer does not match its output schema: {errors}"
         )),
     }
 }
 
-/// Records what a writing call changed.
+/// Records the changes of a writing call.
 fn capture(
     spec: &ToolSpec,
-    touched: &Touched,
+    touched: &TouchedPaths,
     invocation: ToolInvocationId,
     context: &CallContext<'_>,
-) -> Result<Captured, PortError> {
+) -> Result<CapturedChanges, PortError> {
     let by = Attribution {
         tool: &spec.name,
         invocation,
     };
     match (context.workspace, touched) {
-        (None, _) | (_, Touched::Nothing) => Ok(Captured::default()),
-        (Some(workspace), Touched::Paths(paths)) => workspace.capture_paths(by, paths),
-        (Some(workspace), Touched::Anything) => workspace.capture_all(by),
+        (None, _) | (_, TouchedPaths::Nothing) => Ok(CapturedChanges::default()),
+        (Some(workspace), TouchedPaths::Paths(paths)) => workspace.capture_paths(by, paths),
+        (Some(workspace), TouchedPaths::Anything) => workspace.capture_all(by),
     }
 }

@@ -1,4 +1,4 @@
-//! [`CallOutcome`]: what came of a call, and the text in which the model reads it.
+//! [`CallOutcome`]: the result of a call, and its text for the model.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -6,18 +6,19 @@ use std::time::Duration;
 use cleveragents_domain::{CheckpointNumber, Code, ToolInvocationId};
 
 use super::RefusalReason;
+use crate::model_tools::{model_name, with_model_names};
 use crate::name::ToolName;
-use crate::output::Shown;
-use crate::ports::Captured;
+use crate::output::ShownOutput;
+use crate::ports::CapturedChanges;
 use crate::tool::FailureKind;
 use crate::untrusted;
 
-/// A picture that a tool gave.
+/// An image returned by a tool.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
-    /// What it is, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: &'static str,
-    /// Its bytes.
+    /// Encoded bytes of the image.
     pub data: Vec<u8>,
 }
 
@@ -38,74 +39,74 @@ impl fmt::Debug for Picture {
     }
 }
 
-/// A call that did what it was to do.
+/// A successful call.
 #[derive(Debug, Clone)]
-pub struct Succeeded {
-    /// Its row.
+pub struct CallSuccess {
+    /// Row of the call in the ledger.
     pub invocation: ToolInvocationId,
-    /// The tool.
+    /// The tool that ran.
     pub tool: ToolName,
-    /// What it said.
-    pub shown: Shown,
-    /// A picture that it gave, instead of what it said.
+    /// Output of the tool, truncated for the model.
+    pub shown: ShownOutput,
+    /// Image that replaces the output.
     pub picture: Option<Picture>,
-    /// A word of the program's own beside it.
+    /// Note from the tool's implementation, shown outside the data.
     pub note: Option<String>,
-    /// What it changed.
-    pub captured: Captured,
-    /// The state before it.
+    /// Changes that it made in the sandbox.
+    pub captured: CapturedChanges,
+    /// Checkpoint taken before the call.
     pub checkpoint: Option<CheckpointNumber>,
-    /// How long it took.
+    /// Duration of the call.
     pub elapsed: Duration,
 }
 
 /// A call that ran and failed.
 #[derive(Debug, Clone)]
-pub struct Failed {
-    /// Its row.
+pub struct CallFailure {
+    /// Row of the call in the ledger.
     pub invocation: ToolInvocationId,
-    /// The tool.
+    /// The tool that ran.
     pub tool: ToolName,
-    /// How it failed.
+    /// Kind of failure.
     pub kind: FailureKind,
-    /// Why, as a sentence.
+    /// Error message.
     pub message: String,
-    /// What it said before.
-    pub shown: Shown,
-    /// The last lines of what it logged, without secrets.
+    /// Output before the failure, truncated for the model.
+    pub shown: ShownOutput,
+    /// Last lines of its log, redacted.
     pub log: String,
-    /// What it changed before.
-    pub captured: Captured,
-    /// The state before it.
+    /// Changes that it made before the failure.
+    pub captured: CapturedChanges,
+    /// Checkpoint taken before the call.
     pub checkpoint: Option<CheckpointNumber>,
-    /// How long it took.
+    /// Duration of the call.
     pub elapsed: Duration,
 }
 
 /// A call that did not run.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// Its row.
+    /// Row of the call in the ledger.
     pub invocation: ToolInvocationId,
-    /// The tool as the model named it.
+    /// The tool, as the model named it.
     pub tool: String,
-    /// Why not.
+    /// Why the gate refused it.
     pub reason: RefusalReason,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone)]
 pub enum CallOutcome {
-    /// It did what it was to do.
-    Succeeded(Succeeded),
-    /// It ran and failed.
-    Failed(Failed),
-    /// It did not run.
+    /// The tool succeeded.
+    Succeeded(CallSuccess),
+    /// The tool ran and failed.
+    Failed(CallFailure),
+    /// The gate refused the call; the tool did not run.
     Refused(Refusal),
 }
 
 impl CallOutcome {
-    /// Its row in the ledger.
+    /// Row of the call in the ledger.
     pub const fn invocation(&self) -> ToolInvocationId {
         match self {
             Self::Succeeded(done) => done.invocation,
@@ -114,23 +115,34 @@ impl CallOutcome {
         }
     }
 
-    /// Whether it did what it was to do.
+    /// Whether the tool succeeded.
     pub const fn is_success(&self) -> bool {
         matches!(self, Self::Succeeded(_))
     }
 
-    /// Whether a person is needed to go on and none was there.
+    /// Whether the call needs a user, and none was available.
     pub const fn needs_human(&self) -> bool {
         match self {
             Self::Succeeded(_) => false,
             Self::Failed(failed) => matches!(failed.kind, FailureKind::HumanNeeded),
             Self::Refused(refusal) => {
-                matches!(refusal.reason, RefusalReason::NobodyToApprove { .. })
+                matches!(refusal.reason, RefusalReason::NoApprover { .. })
             }
         }
     }
 
-    /// The code under which a front end shows it; `None` for a success.
+    /// Permission rules that would allow a call that was refused because no user was available.
+    pub fn allowing_rules(&self) -> &[String] {
+        match self {
+            Self::Refused(refusal) => match &refusal.reason {
+                RefusalReason::NoApprover { rules, .. } => rules,
+                _ => &[],
+            },
+            Self::Succeeded(_) | Self::Failed(_) => &[],
+        }
+    }
+
+    /// Error code for front ends; `None` for a success.
     pub const fn code(&self) -> Option<Code> {
         match self {
             Self::Succeeded(_) => None,
@@ -140,44 +152,47 @@ impl CallOutcome {
         }
     }
 
-    /// The text that the model reads. What comes from outside is marked as data.
+    /// The text for the model. Untrusted content is marked as data.
     pub fn for_model(&self) -> String {
         match self {
             Self::Succeeded(done) => {
                 let mut text = match &done.picture {
                     Some(picture) => picture.to_string(),
-                    None => data(&done.tool, &done.shown, done.invocation),
+                    None => data_for_model(&done.tool.to_string(), &done.shown, done.invocation),
                 };
                 if let Some(note) = &done.note {
                     let line_end = if text.is_empty() { "" } else { "\n" };
+                    let note = with_model_names(note);
                     let _never_fails = write!(text, "{line_end}{note}");
                 } else if text.is_empty() {
-                    "Done, without output.".clone_into(&mut text);
+                    "Succeeded without output.".clone_into(&mut text);
                 }
                 text
             }
             Self::Failed(failed) => {
-                let mut text = format!("`{}` failed: {}", failed.tool, failed.message);
-                let said = data(&failed.tool, &failed.shown, failed.invocation);
-                if !said.is_empty() {
-                    let _never_fails = write!(text, "\n{said}");
+                let message = with_model_names(&failed.message);
+                let mut text = format!("`{}` failed: {message}", model_name(&failed.tool));
+                let tool = failed.tool.to_string();
+                let data = data_for_model(&tool, &failed.shown, failed.invocation);
+                if !data.is_empty() {
+                    let _never_fails = write!(text, "\n{data}");
                 }
                 if !failed.log.is_empty() {
-                    let log = untrusted::wrap(&failed.tool.to_string(), &failed.log);
-                    let _never_fails = write!(text, "\nThe end of its log:\n{log}");
+                    let log = untrusted::wrap(&model_name(&failed.tool), &failed.log);
+                    let _never_fails = write!(text, "\nEnd of its log:\n{log}");
                 }
                 text
             }
             Self::Refused(refusal) => format!(
                 "The call of `{}` was refused and did not run: {}. {}",
                 one_line(&refusal.tool),
-                refusal.reason,
+                refusal.reason.for_model(),
                 refusal.reason.advice()
             ),
         }
     }
 
-    /// What was said, without the parts that differ from call to call, to notice repetitions.
+    /// The result without the parts that differ between calls, to detect repetitions.
     pub fn fingerprint(&self) -> String {
         match self {
             Self::Succeeded(done) => {
@@ -195,29 +210,34 @@ impl CallOutcome {
     }
 }
 
-/// What a tool said, marked as data unless the user said it, with a note where something was left out.
-fn data(tool: &ToolName, shown: &Shown, invocation: ToolInvocationId) -> String {
+/// The output of a tool, marked as data unless the user wrote it, with the call that reads the omitted part.
+pub fn data_for_model(tool: &str, shown: &ShownOutput, invocation: ToolInvocationId) -> String {
     if shown.total == 0 {
         return String::new();
     }
-    let source = tool.to_string();
-    if shown.left_out == 0 {
-        return untrusted::mark(&source, &shown.head);
-    }
-    let from = shown.head.len();
-    let (left_out, total) = (shown.left_out, shown.total);
+    let Some(lines) = shown.left_out_lines else {
+        return untrusted::mark(tool, &shown.head);
+    };
+    let (total, bytes) = (shown.total_lines, shown.left_out);
+    let line_end = if shown.head.ends_with('\n') { "" } else { "\n" };
     let content = format!(
-        "{}\n[… {left_out} bytes left out …]\n{}",
+        "{}{line_end}[… {lines} of {total} omitted …]\n{}",
         shown.head, shown.tail
     );
+    let place = if lines.first == lines.last {
+        format!("\"byte\": {}", shown.head.len())
+    } else {
+        format!("\"offset\": {}", lines.first)
+    };
     format!(
-        "{}\nOf {total} bytes {left_out} were left out. Read them with builtin/output-read: \
-         {{\"invocation\": \"{invocation}\", \"offset\": {from}}}",
-        untrusted::mark(&source, &content)
+        "{}\nOmitted: {lines} of {total}, {bytes} of {} bytes. Read them with read_output: \
+         {{\"id\": \"{invocation}\", {place}}}",
+        untrusted::mark(tool, &content),
+        shown.total
     )
 }
 
-/// A name as the model gave it, safe to repeat in a sentence.
+/// A name from the model, made safe to repeat in a message.
 fn one_line(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })

@@ -1,6 +1,6 @@
-//! [`Permit`]: the right to run one prepared call. Nothing outside the gate can make one.
+//! [`Permit`]: the right to run one prepared call. Only the gate can create one.
 
-/// The right to run one prepared call. It is used up by running it.
+/// The right to run one prepared call. Running the call consumes it.
 ///
 /// ```compile_fail
 /// let permit = cleveragents_tools::Permit(());

@@ -1,42 +1,52 @@
-//! [`RefusalReason`]: why a call was not allowed to run, in words that a model can act on.
+//! [`RefusalReason`]: why the gate refused a call, with advice for the model.
 
 use cleveragents_domain::{Code, MicroUsd};
 use serde::Serialize;
 
 use super::Phase;
+use crate::model_tools::{model_name, with_model_names};
+use crate::name::ToolName;
 use crate::ports::Redact;
 
-/// Why a call was not allowed to run.
+/// Why the gate refused a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalReason {
-    /// There is no such tool.
-    #[error("there is no tool named `{name}`{}", meant(.nearest))]
+    /// No tool has this name.
+    #[error("tool `{name}` does not exist{}", did_you_mean(.nearest))]
     UnknownTool {
-        /// The name as it was given.
+        /// The name as the model wrote it.
         name: String,
-        /// Names that are much like it.
+        /// Similar names.
         nearest: Vec<String>,
     },
-    /// The arguments are no JSON, do not fit the schema, or make no sense.
-    #[error("the arguments are wrong: {0}")]
+    /// The arguments are not valid JSON, do not match the schema, or are inconsistent.
+    #[error("the arguments are invalid: {0}")]
     BadArguments(String),
-    /// A path leads out of the sandbox, or is none.
+    /// A path is outside the sandbox or invalid.
     #[error("`{path}` is not a path in the sandbox: {why}")]
     OutsideSandbox {
-        /// The path as it was given.
+        /// The path as the model wrote it.
         path: String,
         /// Why not.
         why: String,
     },
     /// The plan is read-only.
-    #[error("the plan is read-only, and `{tool}` changes things")]
+    #[error("the plan is read-only, and `{tool}` makes changes")]
     ReadOnlyPlan {
         /// The tool.
         tool: String,
     },
-    /// Nothing may change in this phase.
-    #[error("nothing may be changed in the phase {}, and `{tool}` changes things", .phase.as_str())]
+    /// The phase allows no changes.
+    #[error("the phase {} allows no changes, and `{tool}` makes changes", .phase.as_str())]
     ReadOnlyPhase {
+        /// The tool.
+        tool: String,
+        /// The phase.
+        phase: Phase,
+    },
+    /// The phase allows commands, whose changes are rolled back, but no tools that change files.
+    #[error("the phase {} allows no changes to files, and `{tool}` changes files", .phase.as_str())]
+    TrialPhase {
         /// The tool.
         tool: String,
         /// The phase.
@@ -45,67 +55,78 @@ pub enum RefusalReason {
     /// The part of the sandbox is read-only.
     #[error("the part `{0}` of the sandbox is read-only")]
     ReadOnlyPart(String),
-    /// The tool has to run in a container that is not there.
-    #[error("the tool runs only in {0}, which is not there")]
+    /// The tool requires a container that is not available.
+    #[error("the tool requires {0}, which is not available")]
     NoContainer(String),
     /// The safety profile does not allow it.
     #[error("the safety profile does not allow it: {0}")]
     Profile(String),
-    /// The denylist has it.
+    /// The tool is on the denylist of the guards.
     #[error("`{0}` is on the denylist")]
     Denylist(String),
-    /// The allowlist does not have it.
+    /// The tool is not on the allowlist of the guards.
     #[error("`{0}` is not on the allowlist")]
     NotOnAllowlist(String),
-    /// The step has no call left.
-    #[error("this step may call {limit} tools and has done so")]
+    /// The step reached its limit of tool calls.
+    #[error("the limit of {limit} tool calls in this step is reached")]
     CallLimit {
-        /// How many are allowed.
+        /// Maximum number of calls.
         limit: u64,
     },
-    /// The money would not suffice.
-    #[error("the budget of {:.2} USD is used up ({:.2} USD spent or reserved)", .limit.as_usd(), .used.as_usd())]
+    /// The cost would exceed the budget.
+    #[error("the call would exceed the budget of {:.2} USD ({:.2} USD spent or reserved)", .limit.as_usd(), .used.as_usd())]
     Budget {
-        /// How much is allowed.
+        /// Maximum cost.
         limit: MicroUsd,
-        /// How much is spent or reserved.
+        /// Cost spent or reserved so far.
         used: MicroUsd,
     },
-    /// A permission rule forbids it.
-    #[error("it is not permitted: {0}")]
+    /// A permission rule denies it.
+    #[error("a permission rule denies it: {0}")]
     Rule(String),
-    /// There is no sandbox, and it needs one.
-    #[error("there is no sandbox, and `{tool}` may only act in one")]
+    /// The tool needs a sandbox, and there is none.
+    #[error("`{tool}` requires a sandbox, and there is none")]
     MissingSandbox {
         /// The tool.
         tool: String,
     },
-    /// No checkpoint can be made, and one is demanded.
-    #[error("a checkpoint is demanded before `{tool}`, and none can be made: {why}")]
+    /// A checkpoint is required and cannot be created.
+    #[error("a checkpoint is required before `{tool}`, but cannot be created: {why}")]
     MissingCheckpoint {
         /// The tool.
         tool: String,
         /// Why not.
         why: String,
     },
-    /// A person said no.
-    #[error("the user refused it{}", .note.as_deref().map(|note| format!(": {note}")).unwrap_or_default())]
+    /// The user rejected the call.
+    #[error("the user rejected it{}", .note.as_deref().map(|note| format!(": {note}")).unwrap_or_default())]
     ApprovalRefused {
-        /// What the person said.
+        /// The user's message for the model.
         note: Option<String>,
     },
-    /// A person has to agree, and none is there.
-    #[error("a person has to agree, and nobody is there: {reason}")]
-    NobodyToApprove {
-        /// Why somebody has to agree.
+    /// The call needs approval, and no user is available.
+    #[error("it needs approval, but no user is available: {reason}{}", allowed_by(.rules))]
+    NoApprover {
+        /// Why the call needs approval.
         reason: String,
+        /// Permission rules that would allow the call without approval; one of them is enough.
+        rules: Vec<String>,
     },
-    /// The work was stopped before the call began.
-    #[error("the work was cancelled before the call began")]
+    /// The run was cancelled before the call started.
+    #[error("the run was cancelled before the call started")]
     Cancelled,
 }
 
-fn meant(nearest: &[String]) -> String {
+fn allowed_by(rules: &[String]) -> String {
+    if rules.is_empty() {
+        return String::new();
+    }
+    let rules: Vec<String> = rules.iter().map(|rule| format!("`{rule}`")).collect();
+    let rules = rules.join(" or ");
+    format!("; the rule {rules} allows it without approval")
+}
+
+fn did_you_mean(nearest: &[String]) -> String {
     match nearest {
         [] => String::new(),
         names => format!(
@@ -120,14 +141,14 @@ fn meant(nearest: &[String]) -> String {
 }
 
 impl RefusalReason {
-    /// The reason as a stable word, for rows and events.
+    /// Stable identifier of the reason, for rows and events.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::UnknownTool { .. } => "unknown_tool",
             Self::BadArguments(_) => "bad_arguments",
             Self::OutsideSandbox { .. } => "outside_sandbox",
             Self::ReadOnlyPlan { .. } => "read_only_plan",
-            Self::ReadOnlyPhase { .. } => "read_only_phase",
+            Self::ReadOnlyPhase { .. } | Self::TrialPhase { .. } => "read_only_phase",
             Self::ReadOnlyPart(_) => "read_only_part",
             Self::NoContainer(_) => "no_container",
             Self::Profile(_) => "profile",
@@ -139,30 +160,30 @@ impl RefusalReason {
             Self::MissingSandbox { .. } => "missing_sandbox",
             Self::MissingCheckpoint { .. } => "missing_checkpoint",
             Self::ApprovalRefused { .. } => "approval_refused",
-            Self::NobodyToApprove { .. } => "nobody_to_approve",
+            Self::NoApprover { .. } => "nobody_to_approve",
             Self::Cancelled => "cancelled",
         }
     }
 
-    /// The code under which a front end shows it.
+    /// Error code for front ends.
     pub const fn code(&self) -> Code {
         match self {
             Self::UnknownTool { .. } => Code::ToolNotFound,
-            Self::NobodyToApprove { .. } => Code::ApprovalNeeded,
+            Self::NoApprover { .. } => Code::ApprovalNeeded,
             _ => Code::ToolRefused,
         }
     }
 
-    /// The same with secrets taken out of what was repeated from the call.
+    /// Redacts the parts that repeat content of the call.
     pub(super) fn without_secrets(mut self, redactor: &dyn Redact) -> Self {
         let texts = match &mut self {
             Self::UnknownTool { name, .. } => vec![name],
             Self::OutsideSandbox { path, why } => vec![path, why],
             Self::BadArguments(text) | Self::Rule(text) => vec![text],
-            Self::NobodyToApprove { reason } => vec![reason],
+            Self::NoApprover { reason, rules } => rules.iter_mut().chain([reason]).collect(),
             Self::MissingCheckpoint { why, .. } => vec![why],
             Self::ApprovalRefused { note } => note.iter_mut().collect(),
-            // These repeat names of tools and parts only.
+            // These repeat only names of tools and parts.
             _ => Vec::new(),
         };
         for text in texts {
@@ -171,20 +192,35 @@ impl RefusalReason {
         self
     }
 
-    /// What the model can do about it.
+    /// The reason with tool names as models know them.
+    pub(super) fn for_model(&self) -> String {
+        let Self::UnknownTool { name, nearest } = self else {
+            return with_model_names(&self.to_string());
+        };
+        let named = nearest.iter().map(|name| {
+            let tool = name.parse::<ToolName>();
+            tool.map_or_else(|_| name.clone(), |tool| model_name(&tool))
+        });
+        let nearest: Vec<String> = named.collect();
+        let name = name.clone();
+        Self::UnknownTool { name, nearest }.to_string()
+    }
+
+    /// Advice for the model about its next call.
     pub(super) const fn advice(&self) -> &'static str {
         match self {
-            Self::UnknownTool { .. } => "Call one of the tools you were told of.",
-            Self::BadArguments(_) | Self::OutsideSandbox { .. } => {
-                "Correct the call and try again."
-            }
+            Self::UnknownTool { .. } => "Call one of your declared tools.",
+            Self::BadArguments(_) | Self::OutsideSandbox { .. } => "Correct the call and retry.",
             Self::ReadOnlyPlan { .. } | Self::ReadOnlyPhase { .. } => {
-                "Go on with tools that only read."
+                "Continue with tools that only read."
             }
-            Self::CallLimit { .. } | Self::Budget { .. } => "Come to an end with what you have.",
-            Self::ApprovalRefused { .. } => "Do not try the same again; ask what to do instead.",
-            Self::Cancelled => "Stop here.",
-            _ => "Do not try to get around this; go on without it or tell the user.",
+            Self::TrialPhase { .. } => {
+                "Read, or run commands: what a command changes is rolled back when the phase ends."
+            }
+            Self::CallLimit { .. } | Self::Budget { .. } => "Finish with what you have.",
+            Self::ApprovalRefused { .. } => "Do not repeat the call; ask what to do instead.",
+            Self::Cancelled => "Stop.",
+            _ => "Do not try to bypass this; continue without the call or inform the user.",
         }
     }
 }

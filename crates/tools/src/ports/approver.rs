@@ -1,47 +1,58 @@
-//! [`Approver`]: the person who is asked, or what stands in for one.
+//! [`Approver`]: asks the user for approvals and answers.
 
 use serde_json::Value;
 
 use crate::name::ToolName;
 use crate::safety::Rule;
 
-/// What a person is asked to allow.
+/// A request for the user's approval of a call.
 #[derive(Debug)]
 pub struct ApprovalRequest<'a> {
-    /// The tool.
+    /// The tool to run.
     pub tool: &'a ToolName,
-    /// What it does.
+    /// Description of the tool.
     pub description: &'a str,
-    /// Its arguments, without secrets.
+    /// Redacted arguments.
     pub arguments: &'a Value,
-    /// Why somebody has to agree, as a sentence.
+    /// Why the call needs approval.
     pub reason: &'a str,
     /// The rules that "always" would add: exactly these paths or this command; for a tool of an MCP
-    /// server the tool, whatever it is given.
+    /// server the tool with any arguments.
     pub always: &'a [Rule],
     /// The rule that "always for this server" would add; only for tools of MCP servers.
     pub always_server: Option<&'a Rule>,
 }
 
-/// What the person says.
+/// The user's decision about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
-    /// This once.
+    /// Allow this call only.
     Once,
-    /// From now on: the rules of [`ApprovalRequest::always`] are stored.
+    /// Allow now and in future: the rules of [`ApprovalRequest::always`] are stored.
     Always,
-    /// From now on for every tool of the MCP server: the rule of [`ApprovalRequest::always_server`] is stored.
+    /// Allow every tool of the MCP server: the rule of [`ApprovalRequest::always_server`] is stored.
     AlwaysServer,
-    /// No, perhaps with a word for the model.
+    /// Rejected, with an optional message for the model.
     Refused(Option<String>),
-    /// There is nobody to ask.
-    NobodyThere,
+    /// No user is available.
+    NoUser,
 }
 
-/// A question that a model has for a person.
+/// The subject of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuestionKind {
+    /// An actor or an MCP server asks for information.
+    Information,
+    /// The program asks what to do about a tool call whose outcome is unknown.
+    UnknownOutcome,
+}
+
+/// A question to the user.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// The question.
+    /// Why the question is asked.
+    pub kind: QuestionKind,
+    /// Text of the question.
     pub text: &'a str,
     /// Answers to choose from; empty for free text.
     pub options: &'a [String],
@@ -50,21 +61,21 @@ pub struct Question<'a> {
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// In words.
+    /// The answer as text.
     Text(String),
-    /// The person does not want to answer.
+    /// The user declined to answer.
     Declined,
-    /// Nobody was asked, and the work goes on without an answer. The text tells the model why.
+    /// The user was not asked, and the run continues without an answer. The text gives the model the reason.
     NotAsked(String),
-    /// There is nobody to ask.
-    NobodyThere,
+    /// No user is available.
+    NoUser,
 }
 
-/// The person who is asked, or what stands in for one.
+/// Asks the user, or a substitute such as an actor.
 pub trait Approver: Send + Sync {
     /// Asks whether a call may run.
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval;
 
-    /// Asks what a model wants to know.
+    /// Asks a question of a model, an MCP server or the program.
     fn question(&self, question: &Question<'_>) -> Reply;
 }

@@ -1,61 +1,61 @@
-//! [`Budget`]: calls and money, reserved before a call and settled after it, so that parallel calls
-//! cannot overspend together.
+//! [`Budget`]: reserves calls and cost before a call and records the actual cost after it, so that
+//! parallel calls cannot exceed the limits together.
 
 use cleveragents_domain::MicroUsd;
 
 use super::PortError;
 use crate::name::ToolName;
 
-/// What may be spent.
+/// Limits on calls and cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpendingLimits {
-    /// Calls of tools in one step.
+    /// Maximum number of tool calls in one step.
     pub calls_per_step: Option<u64>,
-    /// Money for one plan.
+    /// Maximum cost of one plan.
     pub cost_per_plan: Option<MicroUsd>,
-    /// Money for everything.
+    /// Maximum total cost.
     pub total_cost: Option<MicroUsd>,
 }
 
-/// What a call would spend: one call and this much money.
+/// The expected usage of one call.
 #[derive(Debug, Clone, Copy)]
 pub struct Spending<'a> {
-    /// The tool.
+    /// The tool to call.
     pub tool: &'a ToolName,
-    /// What it is expected to cost.
+    /// Expected cost.
     pub cost: MicroUsd,
-    /// What may be spent.
+    /// Limits that apply to the call.
     pub limits: SpendingLimits,
 }
 
-/// Why nothing was reserved.
+/// Why a reservation was refused.
 #[derive(Debug)]
 pub enum BudgetRefusal {
-    /// The step has no call left. Told before a lack of money, when both are used up.
+    /// The step reached its limit of tool calls.
     Calls {
-        /// How many are allowed.
+        /// Maximum number of calls.
         limit: u64,
     },
-    /// The money would not suffice.
+    /// The cost would exceed a limit.
     Money {
-        /// How much is allowed.
+        /// Maximum cost.
         limit: MicroUsd,
-        /// How much is spent or reserved.
+        /// Cost spent or reserved so far.
         used: MicroUsd,
     },
-    /// It could not be found out.
+    /// The usage could not be read or stored.
     Failed(PortError),
 }
 
-/// Something reserved. Dropped without being settled it is given back, as if never asked for.
+/// A reservation of one call and its cost. Dropping it without [`charge`](Self::charge) releases it.
 pub trait Reservation {
-    /// Turns the reservation into what was really spent.
-    fn settle(self: Box<Self>, cost: MicroUsd) -> Result<(), PortError>;
+    /// Replaces the reservation by the actual cost.
+    fn charge(self: Box<Self>, cost: MicroUsd) -> Result<(), PortError>;
 }
 
-/// Calls and money.
+/// Enforces limits on calls and cost.
 pub trait Budget: Send + Sync {
-    /// Reserves what a call would spend, in one step with the check of the limits. Of several that are
-    /// exceeded, the one on money is told, not the one on calls.
+    /// Checks the limits and reserves the expected usage atomically. When both kinds of limits are
+    /// exceeded, returns [`BudgetRefusal::Money`].
     fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal>;
 }

@@ -1,4 +1,4 @@
-//! [`Ledger`]: where every call is written down, before it has any effect.
+//! [`Ledger`]: stores every call before it has any effect.
 
 use std::time::Duration;
 
@@ -7,107 +7,109 @@ use cleveragents_domain::{
 };
 use serde_json::Value;
 
-use super::{Captured, PortError};
+use super::{CapturedChanges, PortError};
 use crate::capability::Capability;
 use crate::gate::RefusalReason;
 use crate::name::ToolName;
 use crate::output::Spool;
 
-/// For whom a call is made.
+/// Session, plan and actor that make a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// The session.
+    /// Session of the conversation, if any.
     pub session: Option<SessionId>,
-    /// The plan.
+    /// Plan that is being run, if any.
     pub plan: Option<PlanId>,
-    /// The actor whose model asked.
+    /// Actor whose model made the call.
     pub actor: Option<ActorName>,
 }
 
-/// A call that is about to run.
+/// A call that is about to start.
 #[derive(Debug)]
-pub struct Begun<'a> {
-    /// The row to make.
+pub struct StartedCall<'a> {
+    /// Id of the row to create.
     pub id: ToolInvocationId,
-    /// What the model calls it.
+    /// Id that the model gave to the call.
     pub call_id: &'a str,
-    /// For whom.
+    /// Session, plan and actor that make the call.
     pub scope: &'a Scope,
-    /// The tool.
+    /// The tool to run.
     pub tool: &'a ToolName,
-    /// Its arguments, without secrets, long texts shortened.
+    /// Redacted arguments, with long texts truncated.
     pub arguments: &'a Value,
-    /// What the tool declares; says whether the call may be repeated after a crash.
+    /// Capability of the tool; decides whether the call may be repeated after a crash.
     pub capability: &'a Capability,
-    /// The state of the sandbox before the call.
+    /// Checkpoint taken before the call.
     pub checkpoint: Option<CheckpointNumber>,
+    /// Whether the sandbox is restored when the call is interrupted, so that the call may be repeated.
+    pub is_trial: bool,
 }
 
-/// A call that has run.
+/// A finished call.
 #[derive(Debug)]
-pub struct Ended<'a> {
-    /// Its row.
+pub struct FinishedCall<'a> {
+    /// Id of its row.
     pub id: ToolInvocationId,
-    /// How it ended; never `Running` or `Refused`.
+    /// Outcome; never `Running` or `Refused`.
     pub outcome: InvocationOutcome,
-    /// Everything it said, without secrets.
+    /// The whole output, redacted.
     pub output: &'a mut Spool,
-    /// What the output is, such as `image/png`, when it is a picture and not text.
+    /// Media type of the output, such as `image/png`, when it is an image instead of text.
     pub media_type: Option<&'static str>,
-    /// The end of what it logged, without secrets; empty for most tools.
+    /// The end of its log, redacted; empty for most tools.
     pub log: &'a str,
-    /// Why it failed.
+    /// Error message of a failed call.
     pub error: Option<&'a str>,
-    /// What it changed.
-    pub captured: &'a Captured,
-    /// How long it took.
+    /// Changes that it made in the sandbox.
+    pub captured: &'a CapturedChanges,
+    /// Duration of the call.
     pub elapsed: Duration,
 }
 
-/// A call that was not allowed to run.
+/// A call that the gate refused.
 #[derive(Debug)]
 pub struct RefusedCall<'a> {
-    /// The row to make.
+    /// Id of the row to create.
     pub id: ToolInvocationId,
-    /// What the model calls it.
+    /// Id that the model gave to the call.
     pub call_id: &'a str,
-    /// For whom.
+    /// Session, plan and actor that make the call.
     pub scope: &'a Scope,
-    /// The tool as the model named it, which need not exist.
+    /// The tool as the model named it; it need not exist.
     pub tool: &'a str,
-    /// Its arguments, without secrets; a text when they are not JSON.
+    /// Redacted arguments; a text when they are not valid JSON.
     pub arguments: &'a Value,
-    /// Why not.
+    /// Why the gate refused it.
     pub reason: &'a RefusalReason,
 }
 
-/// Which bytes of an output are wanted.
+/// A range of bytes of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The first byte.
+    /// Offset of the first byte.
     pub from: u64,
-    /// How many at most.
+    /// Maximum number of bytes.
     pub bytes: usize,
 }
 
-/// Some bytes of a stored output.
+/// A range of a stored output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputPage {
-    /// The bytes.
+    /// Bytes of the requested range; fewer at the end of the output.
     pub bytes: Vec<u8>,
-    /// How many the whole output has.
+    /// Size of the whole output, in bytes.
     pub total: u64,
 }
 
-/// Where every call is written down. Each method also adds the event that tells of it.
+/// Stores every call. The methods that store also record the corresponding event.
 pub trait Ledger: Send + Sync {
-    /// Stores a call before it has any effect; it does not run when this fails.
-    fn begin(&self, begun: &Begun<'_>) -> Result<(), PortError>;
+    /// Stores a call before it has any effect; the call does not run when this fails.
+    fn begin(&self, call: &StartedCall<'_>) -> Result<(), PortError>;
 
-    /// Stores how a call ended, and its whole output.
-    fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError>;
+    /// Stores the outcome and the whole output of a call.
+    fn finish(&self, call: &mut FinishedCall<'_>) -> Result<(), PortError>;
 
-    /// Stores a call that was refused.
+    /// Stores a refused call.
     fn refuse(&self, refused: &RefusedCall<'_>) -> Result<(), PortError>;
 
     /// Reads from the stored output of an earlier call of the same session or plan; `None` when

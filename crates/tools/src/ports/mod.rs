@@ -1,4 +1,4 @@
-//! What the gate needs of the rest of the program, as traits: the engine implements them.
+//! Traits through which the gate uses the rest of the program; the `application` crate implements them.
 
 mod approver;
 mod budget;
@@ -6,18 +6,20 @@ mod ledger;
 mod redact;
 mod workspace;
 
-pub use approver::{Approval, ApprovalRequest, Approver, Question, Reply};
+pub use approver::{Approval, ApprovalRequest, Approver, Question, QuestionKind, Reply};
 pub use budget::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
-pub use ledger::{Begun, Ended, Ledger, OutputPage, RefusedCall, Scope, Window};
+pub use ledger::{FinishedCall, Ledger, OutputPage, RefusedCall, Scope, StartedCall, Window};
 pub use redact::{MASK, Redact, is_secret_name, redact_value, shortened};
-pub use workspace::{Attribution, Captured, Command, Part, PartPath, Workspace, WorkspaceFolders};
+pub use workspace::{
+    Attribution, CapturedChanges, Command, Part, PartPath, Workspace, WorkspaceFolders,
+};
 
 use std::fmt;
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint};
 use serde_json::Value;
 
-/// Something behind a port that failed; not the doing of the model.
+/// An error behind a port; not caused by the model.
 #[derive(Debug)]
 pub struct PortError(Box<dyn Diagnose + Send + Sync>);
 
@@ -34,7 +36,7 @@ impl std::error::Error for PortError {
 }
 
 impl PortError {
-    /// Wraps the failure.
+    /// Wraps an error.
     pub fn new(error: impl Diagnose + Send + Sync + 'static) -> Self {
         Self(Box::new(error))
     }
@@ -45,7 +47,7 @@ impl Diagnose for PortError {
         self.0.code()
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<Hint> {
         self.0.hint()
     }
 

@@ -1,14 +1,14 @@
-//! [`Redact`]: takes secrets out of what is stored or shown.
+//! [`Redact`]: removes secrets from stored and shown texts.
 
 use std::borrow::Cow;
 
 use cleveragents_domain::ContentHash;
 use serde_json::Value;
 
-/// Stands in the place of a secret in everything that a model reads.
+/// Replaces secrets in all texts for models.
 pub const MASK: &str = "[REDACTED]";
 
-/// Parts of names whose values are secrets, whatever they look like.
+/// A field whose name contains one of these has a secret value.
 const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
@@ -26,23 +26,23 @@ const SECRET_NAMES: &[&str] = &[
     "authorization",
 ];
 
-/// Texts in stored arguments are kept up to this length.
-const KEPT_TEXT: usize = 8 << 10;
+/// Longer texts in stored arguments are truncated; in bytes.
+const MAX_STORED_TEXT: usize = 8 << 10;
 
-/// Takes secrets out of texts.
+/// Removes secrets from texts.
 pub trait Redact: Send + Sync {
-    /// The text with every secret replaced.
+    /// Replaces every secret in a text.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
 
-    /// How many bytes at the end of a text may be the beginning of a secret.
+    /// Number of bytes at the end of a text that may be the start of a secret.
     fn unfinished(&self, _text: &str) -> usize {
         0
     }
 }
 
-/// A JSON value without secrets: those the redactor finds, and everything under a name such as
-/// `password` or `api_key`. For rows and questions to the user only: a model must read back what it
-/// wrote.
+/// Redacts a JSON value: secrets that the redactor finds, and every value under a name such as
+/// `password` or `api_key`. Only for rows and questions to the user: a model must see its own
+/// arguments unchanged.
 pub fn redact_value(redactor: &dyn Redact, value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(redactor.redact(text).into_owned()),
@@ -65,22 +65,22 @@ pub fn redact_value(redactor: &dyn Redact, value: &Value) -> Value {
     }
 }
 
-/// Whether a field of this name holds a secret, by its name.
+/// Whether the name of a field indicates a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('-', "_");
     name == "token" || SECRET_NAMES.iter().any(|secret| name.contains(secret))
 }
 
-/// The same value with long texts cut, each with its length and hash, so that a row stays small.
+/// Truncates long texts in a value and appends their length and hash, so that rows stay small.
 pub fn shortened(value: Value) -> Value {
     match value {
-        Value::String(text) if text.len() > KEPT_TEXT => {
-            let end = text.floor_char_boundary(KEPT_TEXT);
+        Value::String(text) if text.len() > MAX_STORED_TEXT => {
+            let end = text.floor_char_boundary(MAX_STORED_TEXT);
             Value::String(format!(
                 "{}… ({} bytes, {})",
                 &text[..end],
                 text.len(),
-                ContentHash::of(text.as_bytes())
+                ContentHash::of_bytes(text.as_bytes())
             ))
         }
         Value::Array(items) => items.into_iter().map(shortened).collect(),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_vanish_by_value_and_by_name_at_any_depth() {
+    fn secrets_are_redacted_by_value_and_by_name_at_any_depth() {
         let given = json!({
             "path": "a", "Api-Key": "zzz", "note": "use sk-123", "sk-123": 1,
             "list": [{"db_password": 7, "token": "t", "tokens": 5}], "use_password": true,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_leaves_its_length_and_hash() {
+    fn truncated_texts_include_length_and_hash() {
         let cut = shortened(json!({"content": "é".repeat(10_000)}));
         let text = cut["content"].as_str().expect("text");
         assert!(

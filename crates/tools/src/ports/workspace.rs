@@ -1,4 +1,4 @@
-//! [`Workspace`]: the sandbox that tools act in.
+//! [`Workspace`]: the sandbox in which tools run.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cleveragents_domain::{CheckpointNumber, ToolInvocationId, TreePath};
-use cleveragents_process::{Cancel, Finished, Stream};
+use cleveragents_process::{Cancel, CommandResult, Stream};
 use cleveragents_sandbox::{Change, Git, Root};
 
 use super::PortError;
@@ -18,20 +18,20 @@ use crate::spec::Slot;
 /// One part of a sandbox.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// What it is called in the sandbox.
+    /// Name of the part in the sandbox.
     pub alias: String,
-    /// Its folder, opened; nothing outside can be reached through it.
+    /// The opened directory; gives no access to anything outside.
     pub root: Arc<Root>,
-    /// Whether nothing in it may be changed.
+    /// Whether changes in the part are forbidden.
     pub is_read_only: bool,
 }
 
 /// A path in one part of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartPath {
-    /// The part.
+    /// Alias of the part.
     pub alias: String,
-    /// The path in it.
+    /// Path relative to the root of the part.
     pub path: TreePath,
 }
 
@@ -41,63 +41,63 @@ impl fmt::Display for PartPath {
     }
 }
 
-/// Whose doing changes are.
+/// The call that made a change.
 #[derive(Debug, Clone, Copy)]
 pub struct Attribution<'a> {
-    /// The tool.
+    /// The tool that ran.
     pub tool: &'a ToolName,
-    /// The call.
+    /// Row of the call in the ledger.
     pub invocation: ToolInvocationId,
 }
 
-/// What a capture found.
+/// Changes that a capture recorded.
 #[derive(Debug, Clone, Default)]
-pub struct Captured {
-    /// Each changed path, with the alias of its part.
+pub struct CapturedChanges {
+    /// Changes with the alias of their part.
     pub changes: Vec<(String, Change)>,
-    /// Devices, sockets and pipes that were found and not captured.
+    /// Devices, sockets and pipes, which are not captured.
     pub special: Vec<String>,
 }
 
 /// A command to run in the sandbox.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// The program.
+    /// A path, or a name to search in PATH.
     pub program: OsString,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<OsString>,
-    /// The part to run in; the only one, or the folder of all, when not given.
+    /// The part to run in. Default: the only part, or the parent directory of all parts.
     pub part: Option<String>,
-    /// The folder inside the part; its top when not given.
+    /// The working directory inside the part. Default: its root.
     pub folder: Option<TreePath>,
-    /// Variables besides the clean environment.
+    /// Variables to add to the clean environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// What it reads.
+    /// Standard input.
     pub input: Vec<u8>,
-    /// How long it may take.
+    /// Time limit.
     pub time: Duration,
-    /// Whether it may write in the sandbox. Its temporary folder it may always write.
+    /// Whether it may write in the sandbox. Its temporary directory is always writable.
     pub access: Access,
     /// Whether it may use the network.
     pub network: bool,
-    /// Files and folders outside the sandbox that it may read: the code that the user registered.
+    /// Files and directories outside the sandbox that it may read: code that the user registered.
     pub readable: Vec<PathBuf>,
 }
 
-/// The folders of a sandbox that a confined program may use for a call, such as an MCP server.
+/// Directories of a sandbox that a confined program, such as an MCP server, may use for a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceFolders {
-    /// The folder of each part.
+    /// The root of each part.
     pub roots: Vec<PathBuf>,
-    /// What it may read and write.
+    /// Readable and writable paths.
     pub writable: Vec<PathBuf>,
-    /// What it may read besides.
+    /// Paths that are only readable.
     pub readable: Vec<PathBuf>,
 }
 
 impl WorkspaceFolders {
-    /// The folders of these parts and nothing else.
-    pub fn of(parts: &[Part]) -> Self {
+    /// The directories of these parts only.
+    pub fn from_parts(parts: &[Part]) -> Self {
         let mut folders = Self::default();
         for part in parts {
             let root = part.root.path().to_owned();
@@ -112,57 +112,60 @@ impl WorkspaceFolders {
     }
 }
 
-/// The sandbox that tools act in.
+/// The sandbox in which tools run.
 ///
-/// Calls may come from several threads at a time.
+/// Methods may be called from several threads at the same time.
 pub trait Workspace: Send + Sync {
-    /// Its parts; at least one.
+    /// The parts of the sandbox; at least one.
     fn parts(&self) -> &[Part];
 
-    /// The folders that a program may use for calls in this sandbox, those of its repositories included.
+    /// Directories that a program may use for calls in this sandbox, including those of its repositories.
     fn folders(&self) -> WorkspaceFolders {
-        WorkspaceFolders::of(self.parts())
+        WorkspaceFolders::from_parts(self.parts())
     }
 
-    /// The part that fills a slot of a tool: the one named, or the one whose resource has the type of
-    /// the slot or a type that inherits from it. `None` when there is none.
+    /// The part that fills a slot of a tool: the named part, or the part whose resource has the type of
+    /// the slot or a type that inherits from it. `None` when no part matches.
     fn bound(&self, slot: &Slot, named: Option<&str>) -> Result<Option<&Part>, PortError>;
 
-    /// Whether [`checkpoint`](Self::checkpoint) can work here.
+    /// Whether the sandbox supports [`checkpoint`](Self::checkpoint).
     fn has_checkpoints(&self) -> bool;
 
-    /// Whether a checkpoint is to be made before every call that may change something.
+    /// Whether a checkpoint is required before every writing call.
     fn marks_before(&self) -> bool {
         true
     }
 
-    /// Makes a state to which the sandbox can be taken back.
+    /// Creates a checkpoint to which the sandbox can be rolled back.
     fn checkpoint(&self, reason: &str) -> Result<CheckpointNumber, PortError>;
 
-    /// Records what changed at these paths, with a checkpoint behind it where that is wanted. The cost
-    /// must not grow with the tree.
-    fn capture_paths(&self, by: Attribution<'_>, paths: &[PartPath])
-    -> Result<Captured, PortError>;
+    /// Records changes at these paths, followed by a checkpoint if the sandbox is configured for it.
+    /// The cost must not depend on the size of the tree.
+    fn capture_paths(
+        &self,
+        by: Attribution<'_>,
+        paths: &[PartPath],
+    ) -> Result<CapturedChanges, PortError>;
 
-    /// Finds and records everything that changed, in the same way.
-    fn capture_all(&self, by: Attribution<'_>) -> Result<Captured, PortError>;
+    /// Finds and records all changes, in the same way.
+    fn capture_all(&self, by: Attribution<'_>) -> Result<CapturedChanges, PortError>;
 
-    /// Runs a command, confined to the sandbox: it can write in parts that are not read-only, and in
-    /// none with [`Access::Reads`]. What it prints goes to `hear` as it comes and is not kept.
-    /// Recording what it changed is not its business.
+    /// Runs a command confined to the sandbox: it can write in parts that are not read-only, and in
+    /// none with [`Access::Reads`]. Its output is passed to `on_output` and not stored. Does not record
+    /// the changes of the command.
     fn exec(
         &self,
         command: &Command,
-        hear: &dyn Fn(Stream, &[u8]),
+        on_output: &dyn Fn(Stream, &[u8]),
         cancel: &Cancel,
-    ) -> Result<Finished, PortError>;
+    ) -> Result<CommandResult, PortError>;
 
-    /// The commit that the copy of a part was made from; `None` for a part without a repository.
+    /// The commit from which a part was copied; `None` for a part without a repository.
     fn base_commit(&self, _alias: &str) -> Option<String> {
         None
     }
 
-    /// Git for the repository of a part, disarmed and unable to write outside the sandbox; `None`
-    /// for a part that has none.
+    /// Git for the repository of a part, without hooks and unable to write outside the sandbox; `None`
+    /// for a part without a repository.
     fn git(&self, alias: &str) -> Result<Option<Git>, PortError>;
 }

@@ -1,14 +1,14 @@
-//! Reading a command as a shell would, cautiously: either it is a list of simple commands and all of
-//! their words are certain, or it is not understood.
+//! Conservative parsing of shell commands: either a text is a list of simple commands whose words are
+//! all certain, or it is not parsed.
 //!
-//! [`simple_commands`] serves rules that allow: what it does not understand must not be allowed by a
-//! pattern. [`possible_commands`] serves rules that forbid: it sees commands wherever one might hide,
-//! rather too many than too few.
+//! [`simple_commands`] is for rules that allow: a pattern must not allow a command that cannot be
+//! parsed. [`possible_commands`] is for rules that deny: it finds every command that may be hidden in
+//! the text, with false positives rather than false negatives.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Programs whose arguments are, or hold, another command.
+/// Programs whose arguments are or contain another command.
 const WRAPPERS: &[&str] = &[
     "ash", "bash", "builtin", "busybox", "chroot", "command", "dash", "doas", "env", "eval",
     "exec", "find", "fish", "flock", "ionice", "ksh", "ltrace", "nice", "nohup", "nsenter",
@@ -16,17 +16,17 @@ const WRAPPERS: &[&str] = &[
     "time", "timeout", "toybox", "trap", "unshare", "watch", "xargs", "zsh",
 ];
 
-/// Words that begin something other than a simple command.
+/// Words that start something other than a simple command.
 const RESERVED: &[&str] = &[
     "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if",
     "select", "then", "time", "until", "while",
 ];
 
-/// How deep a command may hide in the arguments of another.
-const DEEPEST: usize = 4;
+/// Maximum nesting depth of commands in arguments of other commands.
+const MAX_DEPTH: usize = 4;
 
-/// The simple commands of a text, each as its words, or `None` when anything in it is uncertain:
-/// variables, substitutions, redirections, groups, control structures, odd quoting.
+/// The simple commands of a text, each as a list of words. `None` when anything in it is uncertain:
+/// variables, substitutions, redirections, groups, control structures, unusual quoting.
 pub(crate) fn simple_commands(text: &str) -> Option<Vec<Vec<String>>> {
     let mut reader = Reader {
         rest: text.chars().peekable(),
@@ -44,7 +44,7 @@ struct Reader<'t> {
     commands: Vec<Vec<String>>,
     words: Vec<String>,
     word: Option<String>,
-    /// Whether nothing of the word was quoted, so that it may mean something to the shell.
+    /// Whether no part of the word was quoted, so that the shell may interpret it.
     is_plain: bool,
 }
 
@@ -85,7 +85,7 @@ impl Reader<'_> {
                 other => self.word.get_or_insert_default().push(other),
             }
         }
-        // A line break or `;` at the very end is nothing odd.
+        // A line break or `;` at the end is allowed.
         self.end_word()?;
         if !self.words.is_empty() {
             self.end_command()?;
@@ -117,7 +117,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `2>&1` and `>/dev/null` change nothing about what a command does; all else does.
+    /// Accepts only `2>&1` and `>/dev/null`: other redirections change the effect of a command.
     fn harmless_redirection(&mut self) -> Option<()> {
         match self.word.take() {
             None => {}
@@ -163,8 +163,8 @@ impl Reader<'_> {
     }
 }
 
-/// Every command that a text may run, as lists of words: the simple commands as they are, the
-/// commands in the arguments of others, and for what is not understood every word as a beginning.
+/// Every command that a text may run, as lists of words: the simple commands, commands in arguments of
+/// others, and, if the text cannot be parsed, every suffix of its words.
 pub(crate) fn possible_commands(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     collect(text, 0, &mut found);
@@ -172,7 +172,7 @@ pub(crate) fn possible_commands(text: &str) -> Vec<Vec<String>> {
 }
 
 fn collect(text: &str, depth: usize, found: &mut Vec<Vec<String>>) {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return;
     }
     let Some(commands) = simple_commands(text) else {
@@ -200,7 +200,7 @@ fn is_wrapper(program: &str) -> bool {
     WRAPPERS.contains(&base_name(program))
 }
 
-/// The last part of a program's path.
+/// The file name of a program's path.
 pub(crate) fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
@@ -209,7 +209,7 @@ fn suffixes(words: &[String], found: &mut Vec<Vec<String>>) {
     found.extend((0..words.len()).map(|start| words[start..].to_vec()));
 }
 
-/// The words of a text between everything that may separate commands, without quotes.
+/// Splits a text at everything that may separate commands, into words without quotes.
 fn pieces(text: &str) -> Vec<Vec<String>> {
     let text = without_braces(&text.replace("\\\n", ""))
         .replace("$IFS", " ")
@@ -227,7 +227,7 @@ fn pieces(text: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// `${NAME}` written as `$NAME`, which means the same.
+/// Replaces `${NAME}` by `$NAME`.
 fn without_braces(text: &str) -> String {
     let mut rest = text;
     let mut plain = String::with_capacity(text.len());
@@ -250,7 +250,7 @@ fn without_braces(text: &str) -> String {
     plain
 }
 
-/// The spellings of a command under which a pattern may know it.
+/// The spellings of a command that patterns may match: with and without the path of the program.
 pub(crate) fn spellings(words: &[String]) -> Vec<String> {
     let joined = words.join(" ");
     let Some(program) = words.first() else {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn simple_commands_are_understood() {
+    fn simple_commands_are_parsed() {
         for (text, expected) in [
             ("cargo test", vec!["cargo test"]),
             ("  cargo   test\n", vec!["cargo test"]),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_uncertain_is_not_understood() {
+    fn uncertain_commands_are_not_parsed() {
         for text in [
             "",
             " ",
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_command_is_seen() {
+    fn hidden_commands_are_found() {
         for text in [
             "rm -rf x",
             "a; rm -rf x",
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_only_arguments_are_no_commands() {
+    fn plain_arguments_are_not_commands() {
         for text in [
             "git rm x",
             "echo rm x",
@@ -412,12 +412,15 @@ mod tests {
         }
     }
 
-    /// The commands that bash runs for a text, each as its words. None of them exists, so bash hands each to a function
-    /// that records it.
+    /// The commands that bash runs for a text, each as a list of words. None of them exists, so bash passes each to a
+    /// function that records it.
     fn run_by_bash(text: &str) -> Vec<Vec<String>> {
         let folder = tempfile::tempdir().expect("a folder");
         let record = folder.path().join("record");
-        let script = r#"command_not_found_handle() { printf '%s\x1f' "$@" >&9; printf '\x1e' >&9; }
+        // One write for each command: both ends of a pipe write at the same time.
+        let script = r#"command_not_found_handle() {
+                local words; printf -v words '%s\x1f' "$@"; printf '%s\x1e' "$words" >&9
+            }
             exec 9>>"$2"; eval "$1"; wait"#;
         let status = std::process::Command::new("/bin/bash")
             .args(["--norc", "--noprofile", "-c", script, "bash", text])
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn bash_runs_the_words_that_are_understood() {
+    fn bash_runs_the_parsed_commands() {
         for text in [
             "aa bb",
             "  aa   bb\n",
@@ -456,7 +459,7 @@ mod tests {
         ] {
             let mut understood = simple_commands(text).expect("understood");
             let mut run = run_by_bash(text);
-            // Both ends of a pipe run at once.
+            // Both ends of a pipe run at the same time.
             understood.sort();
             run.sort();
             assert_eq!(run, understood, "{text:?}");
@@ -464,9 +467,9 @@ mod tests {
     }
 
     proptest! {
-        /// A rule that allows must not be shown other words than bash runs.
+        /// Rules that allow must see exactly the words that bash runs.
         #[test]
-        fn bash_runs_nothing_but_what_is_understood(tokens in prop::collection::vec(
+        fn bash_runs_only_the_parsed_commands(tokens in prop::collection::vec(
             prop::sample::select(vec![
                 "a", "ab", "b", " ", " ", "\t", "\n", ";", "&", "&&", "|", "||", "|&", "'", "\"",
                 "\\", "\\\n", "$", "`", "(", ")", "{", "}", "<", ">", "2>&1", ">/dev/null", "2>",
@@ -485,13 +488,13 @@ mod tests {
         }
 
         #[test]
-        fn reading_never_panics(text in "[a-z;&|$(){}'\"\\\\<>` \n#!=]{0,30}") {
+        fn parsing_never_panics(text in "[a-z;&|$(){}'\"\\\\<>` \n#!=]{0,30}") {
             let _simple = simple_commands(&text);
             let _possible = possible_commands(&text);
         }
 
         #[test]
-        fn a_quoted_word_is_that_word(word in "[^'\0-\x1f]{1,12}", other in "[a-z]{7,9}") {
+        fn quoted_words_are_parsed_verbatim(word in "[^'\0-\x1f]{1,12}", other in "[a-z]{7,9}") {
             let commands = simple_commands(&format!("{other} '{word}'"));
             prop_assert_eq!(commands, Some(vec![vec![other, word]]));
         }

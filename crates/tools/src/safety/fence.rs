@@ -1,4 +1,4 @@
-//! [`Fence`]: what rules say of paths that a tool only comes upon while it runs.
+//! [`Fence`]: applies permission rules to paths that a tool finds while it runs.
 
 use super::rules::{Decision, PermissionRules};
 use crate::capability::Access;
@@ -6,7 +6,7 @@ use crate::name::ToolName;
 use crate::ports::PartPath;
 use crate::tool::{Failure, Subject};
 
-/// The rules, as far as a running tool needs them.
+/// The permission rules for a running tool.
 #[derive(Clone, Copy)]
 pub struct Fence<'a> {
     rules: &'a PermissionRules,
@@ -15,17 +15,17 @@ pub struct Fence<'a> {
     consent: Consent,
 }
 
-/// Whether somebody agreed to the call, and so to what it entails.
+/// Whether the user approved the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent {
-    /// Nobody was asked.
+    /// No approval was required.
     NotAsked,
-    /// A person agreed.
+    /// The user approved the call.
     Given,
 }
 
 impl<'a> Fence<'a> {
-    /// `reader` is the tool that reads files: what it may not read, no other tool shows.
+    /// `reader` is the tool that reads files: paths that it may not read are hidden by all tools.
     pub(crate) const fn new(
         rules: &'a PermissionRules,
         tool: &'a ToolName,
@@ -48,24 +48,24 @@ impl<'a> Fence<'a> {
         self.rules.decide(tool, &[subject])
     }
 
-    /// Whether a path may be shown: neither this tool nor the one that reads files is forbidden it.
+    /// Whether a path may be shown: no rule denies it to this tool or to the tool that reads files.
     pub fn shows(&self, path: &PartPath) -> bool {
         [self.tool, self.reader]
             .into_iter()
             .all(|tool| !matches!(self.decide(tool, path, Access::Reads), Decision::Deny(_)))
     }
 
-    /// Refuses to change a path that was not named in the call and may not be changed without asking.
+    /// Refuses to change a path that the call does not name and that rules deny or require approval for.
     pub fn check(&self, path: &PartPath) -> Result<(), Failure> {
         match self.decide(self.tool, path, Access::Writes) {
             Decision::Allow => Ok(()),
             Decision::Ask(_) if self.consent == Consent::Given => Ok(()),
             Decision::Ask(why) => Err(Failure::new(format!(
-                "`{path}` would be changed too, and somebody has to agree to that: {why}; name it in a \
-                 call of its own"
+                "it would also change `{path}`, which needs approval: {why}; change that path in a \
+                 separate call"
             ))),
             Decision::Deny(why) => Err(Failure::new(format!(
-                "`{path}` would be changed too, and may not be: {why}"
+                "it would also change `{path}`, which is not allowed: {why}"
             ))),
         }
     }

@@ -1,11 +1,11 @@
-//! Reading a safety profile and its guards from YAML.
+//! Reads safety profiles and guards from YAML.
 //!
-//! A field that is left out is as in the standard profile.
+//! Omitted fields have the value of the standard profile.
 
 use std::path::Path;
 
-use cleveragents_domain::MicroUsd;
 use cleveragents_domain::yaml::{self, Fault};
+use cleveragents_domain::{DefinitionFault, DefinitionFileError, DefinitionKind, MicroUsd};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,6 @@ use serde_saphyr::Spanned;
 
 use super::{AllowList, Guards, Safety, SafetyProfile, ToolPattern};
 use crate::custom::Header;
-use crate::file_error::{About, Complaint, FileError};
 use crate::spec::Category;
 
 /// A safety profile and its guards.
@@ -21,83 +20,81 @@ use crate::spec::Category;
 #[serde(deny_unknown_fields)]
 struct SafetyEntry {
     cleveragents: Option<Header>,
-    /// What it is called; its file when not given.
+    /// Name of the profile. Default: the path of its file.
     name: Option<String>,
-    /// What it is for, in a sentence.
+    /// Purpose of the profile, in one sentence.
     description: Option<String>,
-    /// The groups of tools that may run; all when empty or not given.
+    /// Categories of tools that may run. Default: all; an empty list also means all.
     allowed_skill_categories: Option<Vec<Category>>,
-    /// The tools that may run, such as `builtin/git-*`; all when empty or not given.
+    /// Tools that may run, such as `builtin/git-*`. Default: all; an empty list also means all.
     #[schemars(with = "Option<Vec<String>>")]
     allowed_tools: Option<Vec<Spanned<String>>>,
     /// Tools that may not run.
     #[schemars(with = "Option<Vec<String>>")]
     denied_tools: Option<Vec<Spanned<String>>>,
-    /// Whether anything may be changed; it may when not given.
+    /// Whether tools may make changes. Default: true.
     allow_changes: Option<bool>,
-    /// Whether tools that change something need a sandbox; they do when not given.
+    /// Whether tools that make changes require a sandbox. Default: true.
     require_sandbox: Option<bool>,
-    /// Whether a checkpoint is made before each change; it is when not given.
+    /// Whether a checkpoint is created before each change. Default: true.
     require_checkpoints: Option<bool>,
-    /// Whether a person agrees to every call.
+    /// Whether the user must approve every call. Default: false.
     require_human_approval: Option<bool>,
-    /// Whether tools may run that call themselves unsafe.
+    /// Whether tools that are declared unsafe may run. Default: false.
     allow_unsafe_tools: Option<bool>,
-    /// What one plan may cost, in US dollars.
+    /// Maximum cost of one plan, in US dollars.
     #[schemars(with = "Option<f64>", range(min = 0))]
     max_cost_per_plan: Option<Spanned<f64>>,
-    /// What everything may cost, in US dollars.
+    /// Maximum total cost, in US dollars.
     #[schemars(with = "Option<f64>", range(min = 0))]
     max_total_cost: Option<Spanned<f64>>,
-    /// How often a step may be tried again; 3 when not given.
+    /// Maximum number of retries of a step. Default: 3.
     max_retries_per_step: Option<u32>,
-    /// Limits of what runs by itself.
+    /// Limits on automatic work.
     guards: Option<GuardsEntry>,
 }
 
-/// Limits of what runs by itself.
+/// Limits on automatic work.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GuardsEntry {
     /// Tools that may not run.
     #[schemars(with = "Option<Vec<String>>")]
     tool_denylist: Option<Vec<Spanned<String>>>,
-    /// The only tools that may run; none when the list is empty, any when it is not given.
+    /// The only tools that may run. Default: all; an empty list means none.
     #[schemars(with = "Option<Vec<String>>")]
     tool_allowlist: Option<Vec<Spanned<String>>>,
-    /// How many tools the model may call after one answer.
+    /// Maximum number of tool calls in one response of the model.
     max_tool_calls_per_step: Option<u64>,
-    /// What everything may cost, in US dollars.
+    /// Maximum total cost, in US dollars.
     #[schemars(with = "Option<f64>", range(min = 0))]
     max_total_cost: Option<Spanned<f64>>,
-    /// Whether a person agrees to every call that changes something.
+    /// Whether the user must approve every call that makes changes. Default: false.
     require_approval_for_writes: Option<bool>,
 }
 
 impl Safety {
-    /// Reads a profile from the text of its file.
-    pub fn read(text: &str, file: &Path) -> Result<Self, FileError> {
+    /// Parses a profile from the text of its file.
+    pub fn read(text: &str, file: &Path) -> Result<Self, DefinitionFileError> {
         read_entry(text)
             .and_then(|entry| entry.finish(file))
-            .map_err(|complaint| complaint.in_file(file, About::Safety))
+            .map_err(|complaint| complaint.in_file(file, DefinitionKind::SafetyProfile, text))
     }
 
-    /// The JSON schema of such files, for editors.
+    /// JSON schema of safety profile files, for editors.
     pub fn schema() -> Value {
         schemars::schema_for!(SafetyEntry).to_value()
     }
 }
 
-fn read_entry(text: &str) -> Result<SafetyEntry, Complaint> {
+fn read_entry(text: &str) -> Result<SafetyEntry, DefinitionFault> {
     let probe: Value = yaml::read(text)?;
     if !probe.is_object() {
-        return Err(
-            Fault::new("the file does not hold a map with the fields of a safety profile")
-                .fixed_by(
-                    "write `field: value`, one a line, such as `require_human_approval: true`",
-                )
-                .into(),
-        );
+        return Err(Fault::new(
+            "the file does not contain a map with the fields of a safety profile",
+        )
+        .fixed_by("write one `field: value` per line, such as `require_human_approval: true`")
+        .into());
     }
     let entry: SafetyEntry = yaml::read(text)?;
     let header = entry.cleveragents.as_ref();
@@ -106,7 +103,7 @@ fn read_entry(text: &str) -> Result<SafetyEntry, Complaint> {
 }
 
 impl SafetyEntry {
-    fn finish(self, file: &Path) -> Result<Safety, Complaint> {
+    fn finish(self, file: &Path) -> Result<Safety, DefinitionFault> {
         let usual = SafetyProfile::default();
         let listed = patterns(self.allowed_tools.as_deref())?.filter(|list| !list.is_empty());
         let profile = SafetyProfile {
@@ -147,12 +144,14 @@ impl SafetyEntry {
     }
 }
 
-fn patterns(written: Option<&[Spanned<String>]>) -> Result<Option<Vec<ToolPattern>>, Complaint> {
+fn patterns(
+    written: Option<&[Spanned<String>]>,
+) -> Result<Option<Vec<ToolPattern>>, DefinitionFault> {
     let read = |one: &Spanned<String>| {
         one.value.parse().map_err(|error: super::RuleError| {
-            Complaint::rule(
+            DefinitionFault::rule(
                 Fault::at(one, error.to_string()),
-                "write the whole name of a tool or a pattern such as `builtin/git-*`",
+                "write the full name of a tool or a pattern such as `builtin/git-*`",
             )
         })
     };
@@ -161,12 +160,12 @@ fn patterns(written: Option<&[Spanned<String>]>) -> Result<Option<Vec<ToolPatter
         .transpose()
 }
 
-fn money(written: Option<&Spanned<f64>>) -> Result<Option<MicroUsd>, Complaint> {
+fn money(written: Option<&Spanned<f64>>) -> Result<Option<MicroUsd>, DefinitionFault> {
     written
         .map(|amount| {
             MicroUsd::from_usd_rounded_up(amount.value).ok_or_else(|| {
                 let message = format!("`{}` is not an amount of US dollars", amount.value);
-                Complaint::rule(Fault::at(amount, message), "write it like 0.50")
+                DefinitionFault::rule(Fault::at(amount, message), "write it like 0.50")
             })
         })
         .transpose()
@@ -178,12 +177,12 @@ mod tests {
     use cleveragents_domain::{Code, Diagnose as _};
     use std::path::Path;
 
-    fn read(text: &str) -> Result<Safety, crate::FileError> {
+    fn read(text: &str) -> Result<Safety, cleveragents_domain::DefinitionFileError> {
         Safety::read(text, Path::new("s.yaml"))
     }
 
     #[test]
-    fn a_file_that_says_nothing_of_a_demand_keeps_it() {
+    fn omitted_fields_have_the_standard_value() {
         let read = read("name: team/ours\n").expect("it reads");
         let standard = Safety::find("standard").expect("built in");
         assert_eq!(read.profile, standard.profile);
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_read() {
+    fn every_field_is_parsed() {
         let text = "\
 cleveragents: {version: '3.0'}
 name: team/ours
@@ -242,19 +241,19 @@ guards:
     }
 
     #[test]
-    fn a_wrong_file_is_refused_with_its_place_and_what_to_do() {
-        for (text, code, said, fix) in [
+    fn errors_in_files_name_the_position_and_the_fix() {
+        for (text, code, message, fix) in [
             (
                 "",
                 Code::MalformedSafety,
-                "s.yaml:1:1: the file does not hold a map",
-                "one a line",
+                "s.yaml:1:1: the file does not contain a map",
+                "per line",
             ),
             (
                 "- a\n",
                 Code::MalformedSafety,
-                "s.yaml:1:1: the file does not hold a map",
-                "one a line",
+                "s.yaml:1:1: the file does not contain a map",
+                "per line",
             ),
             (
                 "requir_sandbox: true\n",
@@ -272,7 +271,7 @@ guards:
                 "require_sandbox: perhaps\n",
                 Code::MalformedSafety,
                 "s.yaml:1:18",
-                "docs/tools.md",
+                "docs/reference/tools.md",
             ),
             (
                 "denied_tools: builtin/shell\n",
@@ -284,13 +283,13 @@ guards:
                 "denied_tools:\n- builtin/shell\n- shell\n",
                 Code::InvalidSafety,
                 "s.yaml:3:3",
-                "whole name",
+                "full name",
             ),
             (
                 "guards: {tool_denylist: [B/X]}\n",
                 Code::InvalidSafety,
                 "s.yaml:1:26",
-                "whole name",
+                "full name",
             ),
             (
                 "allowed_skill_categories: [files]\n",
@@ -308,18 +307,18 @@ guards:
                 "max_total_cost: .nan\n",
                 Code::MalformedSafety,
                 "s.yaml:1:17",
-                "docs/tools.md",
+                "docs/reference/tools.md",
             ),
             (
                 "guards: {max_tool_calls_per_step: -1}\n",
                 Code::MalformedSafety,
                 "s.yaml:1:35",
-                "docs/tools.md",
+                "docs/reference/tools.md",
             ),
             (
                 "name: a\nname: b\n",
                 Code::MalformedSafety,
-                "s.yaml:2:1: the field `name` stands here twice",
+                "s.yaml:2:1: the field `name` occurs twice",
                 "one of them",
             ),
             (
@@ -331,9 +330,9 @@ guards:
         ] {
             let error = read(text).expect_err(text);
             let shown = error.to_string();
-            assert!(shown.starts_with(said), "{text}: {shown}");
+            assert!(shown.starts_with(message), "{text}: {shown}");
             assert_eq!(error.code(), code, "{text}: {shown}");
-            let hint = error.hint().expect("a hint");
+            let hint = error.hint().expect("a hint").neutral();
             assert!(hint.contains(fix), "{text}: {hint}");
         }
     }

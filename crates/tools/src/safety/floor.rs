@@ -1,7 +1,7 @@
-//! The floor: what no rule can allow, whatever it says.
+//! The floor: paths and commands that no permission rule can allow.
 //!
-//! It is a second line. Confinement keeps commands inside the sandbox in any case; the floor stops
-//! what is plainly meant to do harm before it starts, and keeps the sandbox's own works out of reach.
+//! It is a second line of defence. Confinement keeps commands inside the sandbox in any case; the floor
+//! refuses clearly destructive commands before they start, and protects the sandbox's internal files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,32 +14,32 @@ const DESTROYERS: &[&str] = &[
     "mkfs", "shutdown", "reboot", "halt", "poweroff", "wipefs", "fdisk", "parted",
 ];
 
-/// Programs that change or remove everything beneath what they are given.
+/// Programs that can change or remove whole directory trees.
 const RECURSIVE: &[&str] = &["rm", "chmod", "chown", "chgrp", "shred"];
 
-/// What no rule can allow.
+/// Paths and commands that no rule can allow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Floor {
-    /// Folders that no command may name: the program's own home.
+    /// Directories that no command may name, such as `CLEVERAGENTS_HOME`.
     pub(super) protected: Vec<PathBuf>,
 }
 
 impl Floor {
-    /// Why a path may not be touched.
+    /// Why a path may not be accessed; `None` when it may.
     pub(super) fn path(path: &TreePath) -> Option<String> {
-        path.names().any(is_git).then(|| {
-            format!("`{path}` is inside a git repository's own files; use the git tools instead")
-        })
+        path.names()
+            .any(is_git)
+            .then(|| format!("`{path}` is inside a `.git` directory; use the git tools instead"))
     }
 
-    /// Why a command may not run.
+    /// Why a command may not run; `None` when it may.
     pub(super) fn command(&self, text: &str) -> Option<String> {
         if text
             .split_whitespace()
             .collect::<String>()
             .contains(":(){:|:&};:")
         {
-            return Some("it starts itself without end".to_owned());
+            return Some("it is a fork bomb".to_owned());
         }
         let commands = possible_commands(text);
         commands
@@ -48,7 +48,7 @@ impl Floor {
             .or_else(|| commands.iter().flatten().find_map(|word| self.word(word)))
     }
 
-    /// Why no command may name a word.
+    /// Why no command may contain a word; `None` when it may.
     fn word(&self, word: &str) -> Option<String> {
         let names: Vec<&str> = word.split(['/', '=', ':']).collect();
         let is_inside = |folder: &str| {
@@ -57,17 +57,17 @@ impl Floor {
             })
         };
         if is_inside(".git") {
-            return Some(format!("`{word}` is inside a git repository's own files"));
+            return Some(format!("`{word}` is inside a `.git` directory"));
         }
         if names.iter().any(|name| matches!(*name, ".ssh" | ".gnupg")) {
-            return Some(format!("`{word}` holds the user's keys"));
+            return Some(format!("`{word}` contains the user's keys"));
         }
         let protected = self.protected.iter().find(|folder| {
             folder
                 .to_str()
                 .is_some_and(|folder| names_folder(word, folder))
         });
-        protected.map(|_| "it names the program's own home folder".to_owned())
+        protected.map(|_| "it names the program's home folder".to_owned())
     }
 }
 
@@ -75,7 +75,7 @@ fn is_git(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
 }
 
-/// Whether a word names a folder or something in it, and not one whose name only begins alike.
+/// Whether a word names a directory or a path inside it, and not only shares its prefix.
 fn names_folder(word: &str, folder: &str) -> bool {
     word.match_indices(folder).any(|(at, _)| {
         word[at + folder.len()..]
@@ -85,7 +85,7 @@ fn names_folder(word: &str, folder: &str) -> bool {
     })
 }
 
-/// Why a single command may not run.
+/// Why a simple command may not run; `None` when it may.
 fn destroys(words: &[String]) -> Option<String> {
     let program = base_name(words.first()?);
     let rest = &words[1..];
@@ -107,7 +107,7 @@ fn destroys(words: &[String]) -> Option<String> {
             .iter()
             .any(|word| Path::new(word).iter().any(|name| name == ".git"))
     {
-        return Some("it removes a git repository's own files".to_owned());
+        return Some("it removes a `.git` directory".to_owned());
     }
     let is_recursive = has_flag('r', "--recursive") || has_flag('R', "--recursive");
     let is_sweeping = (RECURSIVE.contains(&program) && is_recursive)
@@ -115,12 +115,12 @@ fn destroys(words: &[String]) -> Option<String> {
         || rest.iter().any(|word| word == "--no-preserve-root");
     let everything = rest.iter().find(|word| is_everything(word));
     match everything {
-        Some(word) if is_sweeping => Some(format!("it changes everything beneath `{word}`")),
+        Some(word) if is_sweeping => Some(format!("it changes everything below `{word}`")),
         _ => None,
     }
 }
 
-/// Whether a word stands for the whole system, a home folder, or a top folder of the system.
+/// Whether a word means the whole system, a home directory, or a top-level directory of the system.
 fn is_everything(word: &str) -> bool {
     let home = ["~", "$HOME"];
     let bare = word.trim_end_matches('*').trim_end_matches('/');
@@ -131,7 +131,7 @@ fn is_everything(word: &str) -> bool {
     {
         return true;
     }
-    // `/`, `/*`, `/etc`, `/home/*`, `//usr/../etc`: an absolute path of one name at most, once read.
+    // `/`, `/*`, `/etc`, `/home/*`, `//usr/../etc`: an absolute path of at most one component, once normalized.
     if !word.starts_with('/') {
         return false;
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_destroys_is_on_the_floor_however_it_is_written() {
+    fn destructive_commands_are_refused_in_every_spelling() {
         for text in [
             "rm -rf /",
             "rm -rf /*",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_work_is_not() {
+    fn ordinary_commands_are_not_refused() {
         for text in [
             "rm -rf target",
             "rm -rf /tmp/x/y",
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_git_are_out_of_reach_of_file_tools() {
+    fn git_directories_are_refused_for_file_tools() {
         for (path, is_refused) in [
             (".git", true),
             (".git/config", true),

@@ -1,4 +1,4 @@
-//! What may be done: safety profiles, guards, and permission rules with a floor that nothing lifts.
+//! Safety profiles, guards, permission rules, and the floor that no rule can override.
 
 mod command;
 mod fence;

@@ -1,28 +1,28 @@
-//! [`Safety`]: a profile with its guards under a name, built in or from a file of the user's.
+//! [`Safety`]: a named profile with its guards, built in or from a file of the user.
 
 use serde::Serialize;
 
 use super::{Guards, SafetyProfile};
 
-/// The profile of those who choose none.
+/// Name of the default profile.
 pub const STANDARD: &str = "standard";
 
-/// How careful to be, with a name.
+/// A named safety profile with its guards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Safety {
-    /// What it is called.
+    /// Name of a built-in profile, or the name or path of a file.
     pub name: String,
-    /// What it is for, in a sentence.
+    /// Purpose of the profile, in one sentence.
     pub description: String,
-    /// The profile.
+    /// Rules for tools.
     #[serde(flatten)]
     pub profile: SafetyProfile,
-    /// The guards.
+    /// Limits on automatic work.
     pub guards: Guards,
 }
 
 impl Safety {
-    /// The profiles that are part of the program, the usual one first.
+    /// The built-in profiles, the default first.
     pub fn built_in() -> [Self; 4] {
         let named = |name: &str, description: &str, profile, guards| Self {
             name: name.to_owned(),
@@ -34,13 +34,13 @@ impl Safety {
         [
             named(
                 STANDARD,
-                "Changes in a sandbox with checkpoints; no unsafe tools",
+                "Allow changes in a sandbox with checkpoints; no unsafe tools",
                 usual(),
                 Guards::default(),
             ),
             named(
                 "careful",
-                "As standard, and a person agrees to every change",
+                "Like standard, and the user approves every change",
                 usual(),
                 Guards {
                     require_approval_for_writes: true,
@@ -49,7 +49,7 @@ impl Safety {
             ),
             named(
                 "read-only",
-                "Looking only; nothing is changed",
+                "Read only; no changes",
                 SafetyProfile {
                     allow_changes: false,
                     ..usual()
@@ -58,17 +58,17 @@ impl Safety {
             ),
             named(
                 "unrestricted",
-                "Unsafe tools too, and tools whose changes no checkpoint takes back",
+                "Also allow unsafe tools and tools whose changes cannot be rolled back",
                 SafetyProfile {
                     max_retries_per_step: usual().max_retries_per_step,
-                    ..SafetyProfile::demanding_nothing()
+                    ..SafetyProfile::unrestricted()
                 },
                 Guards::default(),
             ),
         ]
     }
 
-    /// A built-in profile by its name.
+    /// Finds a built-in profile by its name.
     pub fn find(name: &str) -> Option<Self> {
         Self::built_in().into_iter().find(|one| one.name == name)
     }

@@ -1,4 +1,4 @@
-//! Patterns: of tools, of paths and of commands.
+//! Patterns for tools, paths and commands.
 
 use std::fmt;
 use std::path::Path;
@@ -11,12 +11,12 @@ use super::RuleError;
 use crate::builtin::NAMES;
 use crate::name::ToolName;
 
-/// Whether a text fits a pattern in which `*` stands for anything and `?` for one letter.
+/// Whether a text matches a pattern in which `*` matches any text and `?` one character.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut here) = (0, 0);
-    // Where the last `*` was, and how much of the text it stands for so far.
+    // Position of the last `*`, and the end of the text that it matches so far.
     let mut star: Option<(usize, usize)> = None;
     while here < text.len() {
         match pattern.get(at) {
@@ -41,17 +41,17 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     pattern[at..].iter().all(|letter| *letter == '*')
 }
 
-/// One tool, or several by a pattern such as `builtin/git-*`.
+/// The name of one tool, or a pattern such as `builtin/git-*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPattern(String);
 
 impl ToolPattern {
-    /// Whether a tool is meant.
+    /// Whether the pattern matches a tool.
     pub fn matches(&self, tool: &ToolName) -> bool {
         fits(&self.0, &tool.canonical().to_string())
     }
 
-    /// Refuses what is about built-in tools and fits none: whoever wrote it believes that it holds.
+    /// Refuses patterns for built-in tools that match none: the author would expect them to have an effect.
     fn checked(self, written: &str) -> Result<Self, RuleError> {
         let prefix = format!("{}/", ToolName::BUILTIN);
         let Some(short) = self.0.strip_prefix(&prefix) else {
@@ -60,23 +60,20 @@ impl ToolPattern {
         if NAMES.iter().any(|name| fits(short, name)) {
             return Ok(self);
         }
-        let why = match nearest::best(short, NAMES.iter().copied()) {
-            Some(name) => format!("no built-in tool is called so; did you mean `{prefix}{name}`?"),
-            None => "no built-in tool is called so; `agents tool list` shows all".to_owned(),
-        };
-        Err(RuleError::Tool {
+        Err(RuleError::BuiltIn {
             tool: written.to_owned(),
-            why,
+            nearest: nearest::best(short, NAMES.iter().copied())
+                .map(|name| format!("{prefix}{name}")),
         })
     }
 
-    /// Whether it names the namespace of the tools it is about.
+    /// Whether it contains a literal namespace.
     pub(crate) fn names_namespace(&self) -> bool {
         let namespace = self.0.split_once('/').map(|(namespace, _)| namespace);
         namespace.is_some_and(|namespace| !namespace.contains(['*', '?']))
     }
 
-    /// Whether it names exactly one tool.
+    /// Whether it is the name of one tool, without wildcards.
     pub fn is_exact(&self) -> bool {
         !self.0.contains(['*', '?'])
     }
@@ -102,7 +99,7 @@ impl FromStr for ToolPattern {
         }
         if !text.contains('/') {
             return Err(wrong(format!(
-                "write the whole name, such as `builtin/{text}`"
+                "write the full name, such as `builtin/{text}`"
             )));
         }
         if text.contains(['*', '?']) {
@@ -111,7 +108,8 @@ impl FromStr for ToolPattern {
             };
             if !text.chars().all(legal) {
                 return Err(wrong(
-                    "a pattern has lower-case letters, digits, `_`, `-`, `*` and `?`".to_owned(),
+                    "a pattern contains only lower-case letters, digits, `_`, `-`, `*` and `?`"
+                        .to_owned(),
                 ));
             }
             return Self(text.to_owned()).checked(text);
@@ -135,7 +133,7 @@ impl fmt::Display for ToolPattern {
     }
 }
 
-/// A pattern of the text in the parentheses of a rule.
+/// The pattern in the parentheses of a rule.
 #[derive(Debug, Clone)]
 pub(crate) struct TextPattern {
     text: String,
@@ -148,7 +146,7 @@ impl TextPattern {
             .literal_separator(true)
             .backslash_escape(true)
             .build();
-        // What is a fine pattern of commands may be none of paths: `[ -f *`.
+        // A valid pattern for commands may be invalid for paths, such as `[ -f *`.
         let glob = match built {
             Ok(glob) => glob,
             Err(_) => GlobBuilder::new(&globset::escape(text))
@@ -164,12 +162,12 @@ impl TextPattern {
         })
     }
 
-    /// A pattern that only this path fits.
+    /// A pattern that matches only this path.
     pub(crate) fn exact_path(path: &str) -> Result<Self, RuleError> {
         Self::new(&globset::escape(path))
     }
 
-    /// A pattern that only this command fits, or one that differs where it has a star.
+    /// A pattern that matches only this command; a `*` in the command matches any character.
     pub(crate) fn exact_command(command: &str) -> Result<Self, RuleError> {
         Self::new(&command.replace('*', "?"))
     }
@@ -178,13 +176,13 @@ impl TextPattern {
         &self.text
     }
 
-    /// Whether a path fits, or is the folder whose whole content is meant.
+    /// Whether the pattern matches a path, or the whole content of the directory at this path.
     pub(crate) fn fits_path(&self, path: &Path) -> bool {
         let is_folder = |folder| Path::new(folder) == path;
         self.glob.is_match(path) || self.text.strip_suffix("/**").is_some_and(is_folder)
     }
 
-    /// Whether a command fits: `*` is anything, and ` *` at the end may also be nothing.
+    /// Whether the pattern matches a command: `*` matches any text, and ` *` at the end also nothing.
     pub(crate) fn fits_command(&self, command: &str) -> bool {
         fits(&self.text, command)
             || self
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_meant_under_all_its_names() {
+    fn patterns_match_a_tool_by_all_its_names() {
         let pattern: ToolPattern = "builtin/read_file".parse().expect("a pattern");
         assert!(pattern.matches(&"builtin/file-read".parse().expect("a name")));
         let pattern: ToolPattern = "builtin/git-*".parse().expect("a pattern");
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_of_built_in_tools_and_tools_of_others_are_accepted() {
+    fn alternative_spellings_and_tools_of_the_user_are_accepted() {
         for right in [
             "builtin/write_file",
             "builtin/sh*",
@@ -253,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_match_name_by_name_and_commands_as_a_whole() {
+    fn paths_match_by_component_and_commands_as_a_whole() {
         let sources = TextPattern::new("src/**").expect("a pattern");
         let fits = |pattern: &TextPattern, path: &str| pattern.fits_path(Path::new(path));
         assert!(fits(&sources, "src/a/b.rs") && fits(&sources, "src"));
@@ -267,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_exact_pattern_fits_its_own_text_and_survives_printing(
+        fn an_exact_pattern_matches_its_own_text_and_round_trips(
             text in "[a-z*?\\[\\]{} -]{1,8}(/[a-z*?\\[\\]{}]{1,4})?", other in "[a-z]{1,6}",
         ) {
             let path = TextPattern::exact_path(&text).expect("a pattern");
@@ -279,7 +277,7 @@ mod tests {
         }
 
         #[test]
-        fn fitting_never_panics_and_a_star_fits_all(pattern in "[ab*?]{0,8}", text in "\\PC{0,12}") {
+        fn matching_never_panics_and_a_star_matches_everything(pattern in "[ab*?]{0,8}", text in "\\PC{0,12}") {
             let _fits = fits(&pattern, &text);
             prop_assert!(fits("*", &text));
             prop_assert!(fits(&text.replace(['*', '?'], "?"), &text));

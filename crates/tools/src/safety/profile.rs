@@ -1,7 +1,7 @@
-//! [`SafetyProfile`] and [`Guards`]: what the user allows whole plans and sessions to do.
+//! [`SafetyProfile`] and [`Guards`]: limits that apply to whole plans and sessions.
 //!
-//! Several of them may hold at once. Narrowing one by another gives what both allow, so the tighter
-//! always wins, whoever said it.
+//! Several of them may apply at the same time. Narrowing one by another yields what both allow, so the
+//! stricter always wins.
 
 use cleveragents_domain::MicroUsd;
 use serde::{Serialize, Serializer};
@@ -11,12 +11,12 @@ use crate::name::ToolName;
 use crate::ports::SpendingLimits;
 use crate::spec::Category;
 
-/// The tools that may run: those on every list. Without a list any tool may.
+/// The tools that may run: those that match every list. Without a list, all tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowList(Vec<Vec<ToolPattern>>);
 
 impl AllowList {
-    /// Only these tools; none at all when there is no pattern.
+    /// Allows only these tools; no tool when the list is empty.
     pub fn only(patterns: Vec<ToolPattern>) -> Self {
         Self(vec![patterns])
     }
@@ -38,7 +38,7 @@ impl AllowList {
 }
 
 impl Serialize for AllowList {
-    /// The lists, or nothing when any tool may run.
+    /// Serializes the lists, or null when all tools may run.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.as_slice() {
             [] => serializer.serialize_none(),
@@ -47,56 +47,56 @@ impl Serialize for AllowList {
     }
 }
 
-/// How careful to be.
+/// Rules for the tools of a plan or session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "independent demands, each named in the user's profile"
+    reason = "independent requirements, each a field of the user's profile"
 )]
 pub struct SafetyProfile {
-    /// The groups of tools that may run; `None` for all.
+    /// Categories of tools that may run; `None` for all.
     #[serde(rename = "allowed_skill_categories")]
     pub allowed_categories: Option<Vec<Category>>,
     /// The tools that may run.
     pub allowed_tools: AllowList,
     /// Tools that may not run.
     pub denied_tools: Vec<ToolPattern>,
-    /// Tools that change something may run.
+    /// Whether tools that make changes may run.
     pub allow_changes: bool,
-    /// Writing tools need a sandbox.
+    /// Whether writing tools require a sandbox.
     pub require_sandbox: bool,
-    /// Writing tools need a checkpoint before them.
+    /// Whether writing tools require a checkpoint before them.
     pub require_checkpoints: bool,
-    /// A person agrees to every call that does more than talk.
+    /// Whether the user must approve every call, except those of the category `conversation`.
     pub require_human_approval: bool,
-    /// Tools that call themselves unsafe may run.
+    /// Whether tools that are declared unsafe may run.
     pub allow_unsafe_tools: bool,
-    /// What one plan may cost.
+    /// Maximum cost of one plan.
     #[serde(serialize_with = "dollars")]
     pub max_cost_per_plan: Option<MicroUsd>,
-    /// What everything may cost.
+    /// Maximum total cost.
     #[serde(serialize_with = "dollars")]
     pub max_total_cost: Option<MicroUsd>,
-    /// How often a step may be tried again.
+    /// Maximum number of retries of a step.
     pub max_retries_per_step: u32,
 }
 
 impl Default for SafetyProfile {
-    /// Sandbox and checkpoints demanded, unsafe tools not allowed.
+    /// Requires sandbox and checkpoints; does not allow unsafe tools.
     fn default() -> Self {
         Self {
             require_sandbox: true,
             require_checkpoints: true,
             allow_unsafe_tools: false,
             max_retries_per_step: 3,
-            ..Self::demanding_nothing()
+            ..Self::unrestricted()
         }
     }
 }
 
 impl SafetyProfile {
-    /// Allows everything: narrowing it by another gives the other.
-    pub const fn demanding_nothing() -> Self {
+    /// Allows everything: narrowing it by another profile yields the other.
+    pub const fn unrestricted() -> Self {
         Self {
             allowed_categories: None,
             allowed_tools: AllowList(Vec::new()),
@@ -112,9 +112,9 @@ impl SafetyProfile {
         }
     }
 
-    /// Allows only what the other allows too, and demands what either demands.
+    /// Allows only what both allow, and requires what either requires.
     pub fn narrow(&mut self, by: &Self) {
-        // Taken apart, so that a new field cannot be forgotten here.
+        // Destructured, so that the compiler reports a forgotten field.
         let Self {
             allowed_categories,
             allowed_tools,
@@ -147,7 +147,7 @@ impl SafetyProfile {
     }
 }
 
-/// Limits of what runs by itself.
+/// Limits on automatic work.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Guards {
     /// Tools that may not run.
@@ -156,17 +156,17 @@ pub struct Guards {
     /// The only tools that may run.
     #[serde(rename = "tool_allowlist")]
     pub allowlist: AllowList,
-    /// How many tools one step may call.
+    /// Maximum number of tool calls in one step.
     pub max_tool_calls_per_step: Option<u64>,
-    /// What everything may cost.
+    /// Maximum total cost.
     #[serde(serialize_with = "dollars")]
     pub max_total_cost: Option<MicroUsd>,
-    /// A person agrees to every call that changes something.
+    /// Whether the user must approve every call that makes changes.
     pub require_approval_for_writes: bool,
 }
 
 impl Guards {
-    /// Allows only what the other allows too, and demands what either demands.
+    /// Allows only what both allow, and requires what either requires.
     pub fn narrow(&mut self, by: &Self) {
         let Self {
             denylist,
@@ -183,12 +183,12 @@ impl Guards {
         self.require_approval_for_writes |= require_approval_for_writes;
     }
 
-    /// What everything may cost by profile and guards together.
+    /// The stricter maximum total cost of profile and guards.
     pub fn total_cost(&self, profile: &SafetyProfile) -> Option<MicroUsd> {
         least(self.max_total_cost, profile.max_total_cost)
     }
 
-    /// The limits of profile and guards together: the tighter of each.
+    /// The stricter limits of profile and guards.
     pub(crate) fn spending_limits(&self, profile: &SafetyProfile) -> SpendingLimits {
         SpendingLimits {
             calls_per_step: self.max_tool_calls_per_step,
@@ -198,7 +198,7 @@ impl Guards {
     }
 }
 
-/// The lesser of two limits, where there is one.
+/// The smaller of two optional limits.
 fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     one.into_iter().chain(other).min()
 }
@@ -211,8 +211,8 @@ fn join(patterns: &mut Vec<ToolPattern>, more: &[ToolPattern]) {
     }
 }
 
-/// Money as it is written in files: dollars.
-#[expect(clippy::ref_option, reason = "serde hands a reference to the field")]
+/// Serializes an amount in US dollars.
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn dollars<S: Serializer>(amount: &Option<MicroUsd>, serializer: S) -> Result<S::Ok, S::Error> {
     amount.map(MicroUsd::as_usd).serialize(serializer)
 }
@@ -286,8 +286,8 @@ mod tests {
             )
     }
 
-    /// What a profile and guards let pass of one tool, as flags of which `true` is wider.
-    fn lets(profile: &SafetyProfile, guards: &Guards, tool: &ToolName) -> Vec<bool> {
+    /// Permissions of one tool under a profile and guards, as flags where `true` is less strict.
+    fn allowances(profile: &SafetyProfile, guards: &Guards, tool: &ToolName) -> Vec<bool> {
         let is_in = |list: &[ToolPattern]| list.iter().any(|pattern| pattern.matches(tool));
         let mut all = vec![
             profile.allowed_tools.allows(tool) && !is_in(&profile.denied_tools),
@@ -320,7 +320,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_narrowed_lets_pass_exactly_what_both_let_pass(
+        fn narrowing_allows_exactly_what_both_allow(
             one in (profile(), guards()),
             other in (profile(), guards()),
             tool in prop::sample::select(vec!["builtin/shell", "builtin/file-read", "local/a", "local/b"]),
@@ -329,21 +329,21 @@ mod tests {
             let (mut profile, mut guards) = one.clone();
             profile.narrow(&other.0);
             guards.narrow(&other.1);
-            let both: Vec<bool> = lets(&one.0, &one.1, &tool)
+            let both: Vec<bool> = allowances(&one.0, &one.1, &tool)
                 .into_iter()
-                .zip(lets(&other.0, &other.1, &tool))
+                .zip(allowances(&other.0, &other.1, &tool))
                 .map(|(one, other)| one && other)
                 .collect();
-            prop_assert_eq!(lets(&profile, &guards, &tool), both);
+            prop_assert_eq!(allowances(&profile, &guards, &tool), both);
         }
 
         #[test]
-        fn nothing_demanded_changes_nothing(one in profile()) {
+        fn narrowing_by_unrestricted_changes_nothing(one in profile()) {
             let tool: ToolName = "local/a".parse().expect("a name");
-            let mut narrowed = SafetyProfile::demanding_nothing();
+            let mut narrowed = SafetyProfile::unrestricted();
             narrowed.narrow(&one);
             let none = Guards::default();
-            prop_assert_eq!(lets(&narrowed, &none, &tool), lets(&one, &none, &tool));
+            prop_assert_eq!(allowances(&narrowed, &none, &tool), allowances(&one, &none, &tool));
         }
     }
 }

@@ -1,20 +1,20 @@
-//! [`Rule`]: `allow|ask|deny TOOL[(PATTERN)]`, one line of what the user permits.
+//! [`Rule`]: one permission rule, `allow|ask|deny TOOL[(PATTERN)]`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use cleveragents_domain::{Code, Diagnose};
+use cleveragents_domain::{Code, Diagnose, Hint, hint, suggest};
 
 use super::pattern::{TextPattern, ToolPattern};
 
-/// What a rule says.
+/// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It may be done.
+    /// The call may run.
     Allow,
-    /// A person has to agree.
+    /// The call needs approval.
     Ask,
-    /// It may not be done.
+    /// The call is refused.
     Deny,
 }
 
@@ -32,27 +32,39 @@ impl Effect {
 /// Why a text is not a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// It does not have the form of one.
+    /// The syntax is wrong.
     #[error(
-        "`{0}` is not a rule: write `allow`, `ask` or `deny`, a tool, and perhaps a pattern in parentheses"
+        "`{0}` is not a rule: write `allow`, `ask` or `deny`, a tool, and optionally a pattern in parentheses"
     )]
     Form(String),
-    /// The tool is not one.
+    /// The name or pattern of the tool is invalid.
     #[error("`{tool}` does not name a tool: {why}")]
     Tool {
-        /// What was written.
+        /// The text as written.
         tool: String,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
-    /// The pattern is not one.
+    /// No built-in tool matches the name or pattern.
+    #[error("`{tool}` does not name a tool: no built-in tool matches{}", did_you_mean(.nearest.as_deref()))]
+    BuiltIn {
+        /// The text as written.
+        tool: String,
+        /// A tool with a similar name.
+        nearest: Option<String>,
+    },
+    /// The pattern in parentheses is invalid.
     #[error("`{pattern}` is not a pattern: {why}")]
     Pattern {
-        /// What was written.
+        /// The text as written.
         pattern: String,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
 impl Diagnose for RuleError {
@@ -60,15 +72,18 @@ impl Diagnose for RuleError {
         Code::InvalidRule
     }
 
-    fn hint(&self) -> Option<String> {
-        Some(
-            "for example `deny builtin/shell(rm *)` or `allow builtin/file-write(src/**)`"
-                .to_owned(),
-        )
+    fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            Self::BuiltIn { nearest: None, .. } => {
+                hint!("{} lists all tools", suggest::tool_list())
+            }
+            _ => "for example `deny builtin/shell(rm *)` or `allow builtin/file-write(src/**)`"
+                .into(),
+        })
     }
 }
 
-/// One line of what the user permits.
+/// One permission rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub(super) effect: Effect,
@@ -77,12 +92,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// What it says.
+    /// Whether it allows, asks or denies.
     pub const fn effect(&self) -> Effect {
         self.effect
     }
 
-    /// The tools it is about.
+    /// The tools that it applies to.
     pub const fn tool(&self) -> &ToolPattern {
         &self.tool
     }
@@ -148,7 +163,7 @@ mod tests {
     use super::{Rule, RuleError};
 
     #[test]
-    fn a_rule_survives_printing() {
+    fn printed_rules_round_trip() {
         for text in [
             "allow builtin/file-write(src/**)",
             "ask builtin/shell",
@@ -162,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused() {
+    fn invalid_rules_are_rejected() {
         for text in [
             "",
             "allow",

@@ -1,13 +1,13 @@
-//! Tools of the user's: their files, broken in every way, and what they do when they run.
+//! Tests of custom tools: invalid definition files, and runs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_domain::{Code, DefinitionFileError, Diagnose as _};
 use cleveragents_tools::custom::{self, CustomTool};
 use cleveragents_tools::{
-    Access, CallOutcome, Environment, FailureKind, FileError, Registry, Safety, Tool as _,
+    Access, CallOutcome, Environment, FailureKind, Registry, Safety, Tool as _,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn variables(name: &str) -> Option<String> {
     }
 }
 
-fn read(text: &str) -> Result<CustomTool, FileError> {
+fn read(text: &str) -> Result<CustomTool, DefinitionFileError> {
     custom::read(text, Path::new("tools/x.yaml"), &variables)
 }
 
@@ -46,7 +46,7 @@ fn broken_files() -> Vec<PathBuf> {
     files
 }
 
-/// The first line of each file says what its error must hold: the place, the message, the fix.
+/// The first line of each file contains the expected error: the position, the message, the fix.
 #[test]
 fn every_broken_file_has_one_error_with_file_place_and_fix() {
     let files = broken_files();
@@ -55,14 +55,14 @@ fn every_broken_file_has_one_error_with_file_place_and_fix() {
     for path in files {
         let text = std::fs::read_to_string(&path).expect("read");
         let name = Path::new(path.file_name().expect("a name"));
-        let told = match custom::read(&text, name, &variables) {
+        let message = match custom::read(&text, name, &variables) {
             Ok(_) => "nothing is wrong".to_owned(),
             Err(error) => {
                 assert!(matches!(
                     error.code(),
                     Code::MalformedTool | Code::InvalidTool
                 ));
-                let hint = error.hint().expect("a fix");
+                let hint = error.hint().expect("a fix").neutral();
                 assert!(
                     !hint.is_empty() && error.line > 0 && error.column > 0,
                     "{error}"
@@ -74,13 +74,13 @@ fn every_broken_file_has_one_error_with_file_place_and_fix() {
         let expected = expected
             .strip_prefix("# expects: ")
             .expect("what is expected");
-        let told = told
+        let message = message
             .strip_prefix(&format!("{}:", name.display()))
-            .unwrap_or(&told)
+            .unwrap_or(&message)
             .to_owned();
-        if told != expected {
+        if message != expected {
             wrong.push(format!(
-                "{}\n  expected {expected}\n  told     {told}",
+                "{}\n  expected {expected}\n  message     {message}",
                 name.display()
             ));
         }
@@ -89,7 +89,7 @@ fn every_broken_file_has_one_error_with_file_place_and_fix() {
 }
 
 #[test]
-fn a_file_may_be_wrapped_or_flat_and_say_everything_in_two_ways() {
+fn both_forms_of_a_file_define_the_same_tool() {
     let nested = tool(
         "cleveragents: {version: \"3.0\"}
 tool:
@@ -141,7 +141,7 @@ timeout: 7
 }
 
 #[test]
-fn whoever_says_nothing_may_write_and_has_five_minutes() {
+fn by_default_a_tool_writes_and_times_out_after_five_minutes() {
     let spec = tool("name: x\ndescription: d\ncommand: [x]").spec().clone();
     assert_eq!(spec.name.to_string(), "local/x");
     assert_eq!(spec.capability.access, Access::Writes);
@@ -173,14 +173,14 @@ fn the_schema_for_editors_agrees_with_the_reader() {
     ] {
         assert!(!validator.is_valid(&wrong), "{wrong}");
     }
-    // Other names of fields are allowed, and one of them must be there.
+    // Aliases of fields are allowed, and one of them is required.
     let slots =
         |slot: Value| json!({"name": "local/x", "description": "d", "resource_slots": [slot]});
     let other =
         json!({"name": "db", "resource_type": "t", "binding_mode": "static", "resource": "r"});
     assert!(validator.is_valid(&slots(other)));
     assert!(!validator.is_valid(&slots(json!({"name": "db"}))));
-    // Most of what is broken an editor sees: the rest are rules that no schema tells.
+    // The schema detects most of the errors; the rest are rules that no schema can express.
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
     let (mut all, mut seen) = (0, 0);
     for file in std::fs::read_dir(corpus).expect("a folder") {
@@ -206,9 +206,9 @@ fn python_code_may_be_a_body_a_function_or_a_script() {
             "output_schema": {"type": "object", "required": ["sum"]},
         });
         let desk = desk(&file.to_string());
-        let said = desk.ok("local/sum", json!({"a": 2, "b": 40}));
-        let said: Value = serde_json::from_str(&said).expect("JSON");
-        assert_eq!(said, json!({"sum": 42}), "{code}");
+        let output = desk.ok("local/sum", json!({"a": 2, "b": 40}));
+        let output: Value = serde_json::from_str(&output).expect("JSON");
+        assert_eq!(output, json!({"sum": 42}), "{code}");
         let logged = if code.contains("working") {
             "working\n"
         } else {
@@ -239,7 +239,7 @@ fn a_command_in_any_language_reads_and_writes_json() {
 }
 
 #[test]
-fn what_goes_wrong_in_a_tool_is_told_with_its_log() {
+fn failures_of_a_tool_include_its_log() {
     let failing = |code: &str| {
         let file = json!({"name": "local/x", "description": "d", "code": code, "language": "sh", "timeout": 1});
         let desk = desk(&file.to_string());
@@ -249,40 +249,44 @@ fn what_goes_wrong_in_a_tool_is_told_with_its_log() {
         }
     };
     let failed = failing("echo half; echo why >&2; exit 3");
-    assert_eq!(failed.message, "it ended with exit code 3");
+    assert_eq!(failed.message, "exit code 3");
     assert_eq!(failed.shown.head, "half\n");
     assert_eq!(failed.log, "why\n");
     let failed = failing("echo no json");
     assert_eq!(failed.kind, FailureKind::BadOutput);
-    assert!(failed.message.contains("not JSON"), "{}", failed.message);
+    assert!(
+        failed.message.contains("not valid JSON"),
+        "{}",
+        failed.message
+    );
     let failed = failing("true");
     assert_eq!(failed.kind, FailureKind::BadOutput);
     let failed = failing("sleep 1000 & sleep 1000");
     assert_eq!(failed.kind, FailureKind::Timeout);
-    assert_eq!(failing("kill -9 $$").message, "signal 9 ended it");
+    assert_eq!(failing("kill -9 $$").message, "terminated by signal 9");
 }
 
 #[test]
-fn a_tool_sees_no_key_and_its_output_shows_none() {
+fn a_tool_receives_no_keys_and_its_output_is_redacted() {
     let code = format!(
         "import os, sys\nprint('{SECRET}', file=sys.stderr)\nreturn {{'env': dict(os.environ), 'k': '{SECRET}'}}"
     );
     let file = json!({"name": "local/x", "description": "d", "code": code});
     let desk = desk(&file.to_string());
-    let said = desk.ok("local/x", json!({}));
+    let output = desk.ok("local/x", json!({}));
     assert!(
-        said.contains("PATH") && said.contains("[REDACTED]") && !said.contains(SECRET),
-        "{said}"
+        output.contains("PATH") && output.contains("[REDACTED]") && !output.contains(SECRET),
+        "{output}"
     );
     assert!(
-        !said.contains("CARGO_MANIFEST_DIR"),
+        !output.contains("CARGO_MANIFEST_DIR"),
         "the environment is a clean one"
     );
     assert_eq!(desk.ledger.last().log, "[REDACTED]\n");
 }
 
 #[test]
-fn a_writing_tool_is_captured_and_a_large_argument_arrives_whole() {
+fn changes_are_captured_and_large_arguments_are_passed_unchanged() {
     let code = "open('made', 'w').write(input['text'])\nreturn len(input['text'])";
     let file = json!({"name": "local/x", "description": "d", "code": code});
     let desk = desk(&file.to_string());
@@ -311,15 +315,18 @@ fn resources_are_bound_to_parts_of_the_sandbox() {
         .to_string()
     };
     let desk = desk(&file(json!({"type": "app"})));
-    let said = desk.ok("local/x", json!({}));
+    let output = desk.ok("local/x", json!({}));
     assert_eq!(
-        said.trim().trim_matches('"'),
+        output.trim().trim_matches('"'),
         desk.folder().top().to_str().expect("utf-8")
     );
     let desk = self::desk(&file(json!({"type": "other"})));
-    let (kind, told) = desk.refused("local/x", json!({}));
+    let (kind, message) = desk.refused("local/x", json!({}));
     assert_eq!(kind, "bad_arguments");
-    assert!(told.contains("`other`") && told.contains("`db`"), "{told}");
+    assert!(
+        message.contains("`other`") && message.contains("`db`"),
+        "{message}"
+    );
     let desk = self::desk(&file(json!({"type": "other", "required": false})));
     assert_eq!(desk.ok("local/x", json!({})).trim(), "\"none\"");
     let desk = self::desk(&file(
@@ -343,7 +350,7 @@ fn resources_are_bound_to_parts_of_the_sandbox() {
 }
 
 #[test]
-fn names_are_unique_and_builtins_stay() {
+fn names_are_unique_and_builtins_cannot_be_replaced() {
     let mut registry = Registry::with_builtins();
     let mine = || Arc::new(tool("name: local/x\ndescription: d\ncommand: [x]"));
     registry.add(mine()).expect("registered");
@@ -375,14 +382,16 @@ fn names_are_unique_and_builtins_stay() {
 
 #[test]
 fn the_example_of_the_documentation_works() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
-    let page = std::fs::read_to_string(page).expect("the page");
-    let examples: Vec<&str> = page
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = ["reference/tools.md", "tutorials/first-tool.md"]
+        .map(|page| std::fs::read_to_string(docs.join(page)).expect("the page"))
+        .concat();
+    let examples: Vec<&str> = pages
         .split("```yaml\n")
         .skip(1)
         .filter_map(|rest| rest.split("```").next())
         .collect();
-    let [safety, tool, _script, long] = examples.as_slice() else {
+    let [safety, long, tool, _script] = examples.as_slice() else {
         panic!("four examples: {examples:#?}");
     };
     for (example, schema) in [

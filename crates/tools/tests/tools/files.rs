@@ -1,4 +1,4 @@
-//! The tools for files and folders, through the gate, on real folders.
+//! Tests of the tools for files and directories, through the gate, on real directories.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -36,7 +36,7 @@ fn a_file_is_written_read_edited_and_deleted() {
 }
 
 #[test]
-fn every_path_may_have_its_part_in_front_or_be_absolute_inside() {
+fn paths_may_start_with_their_part_or_be_absolute_inside_it() {
     let desk = Desk::builtin();
     desk.folder().write("a.txt", "x");
     let absolute = desk.folder().top().join("a.txt");
@@ -63,19 +63,19 @@ fn every_path_may_have_its_part_in_front_or_be_absolute_inside() {
         desk.ok("builtin/file-read", json!({"path": "docs/b.txt"})),
         "y"
     );
-    let (kind, told) = desk.refused("builtin/file-read", json!({"path": "b.txt"}));
+    let (kind, message) = desk.refused("builtin/file-read", json!({"path": "b.txt"}));
     assert_eq!(kind, "outside_sandbox");
-    assert!(told.contains("`app/`, `docs/`"), "{told}");
+    assert!(message.contains("`app/`, `docs/`"), "{message}");
 }
 
 #[test]
-fn nothing_outside_can_be_reached_by_any_path() {
+fn no_path_reaches_outside_the_sandbox() {
     let desk = Desk::builtin();
     let folder = desk.folder();
     let outside = folder.whole.path().join("outside");
     std::fs::create_dir(&outside).expect("made");
     std::fs::write(outside.join("secret"), "secret").expect("written");
-    // A folder whose name only begins like the part's.
+    // A directory whose name has the part's name as a prefix.
     let twin = folder.root("app-evil");
     std::fs::create_dir(&twin).expect("made");
     std::fs::write(twin.join("secret"), "secret").expect("written");
@@ -147,7 +147,7 @@ fn nothing_outside_can_be_reached_by_any_path() {
     );
     assert_eq!(std::fs::read_dir(&outside).expect("read").count(), 1);
     assert_eq!(folder.read("inner/x"), "x");
-    // A link itself may be deleted; what it leads to stays.
+    // Deleting a symlink keeps its target.
     desk.ok("builtin/file-delete", json!({"path": "to-file"}));
     desk.ok(
         "builtin/dir-delete",
@@ -157,7 +157,7 @@ fn nothing_outside_can_be_reached_by_any_path() {
 }
 
 #[test]
-fn links_that_stay_inside_are_followed() {
+fn symlinks_inside_the_sandbox_are_followed() {
     let desk = Desk::builtin();
     let folder = desk.folder();
     folder.write("real/a.txt", "x");
@@ -181,7 +181,7 @@ fn links_that_stay_inside_are_followed() {
 }
 
 #[test]
-fn a_rule_about_a_path_holds_for_links_to_it() {
+fn a_rule_for_a_path_applies_to_symlinks_to_it() {
     let mut desk = Desk::builtin();
     desk.rules =
         PermissionRules::parse("deny builtin/*(secrets/**)", Effect::Allow).expect("rules");
@@ -195,7 +195,7 @@ fn a_rule_about_a_path_holds_for_links_to_it() {
 }
 
 #[test]
-fn a_link_swapped_in_all_the_time_never_leads_outside() {
+fn a_symlink_swapped_in_concurrently_never_leads_outside() {
     let desk = Desk::builtin();
     let folder = desk.folder();
     let outside = folder.whole.path().join("outside");
@@ -234,7 +234,7 @@ fn a_link_swapped_in_all_the_time_never_leads_outside() {
 }
 
 #[test]
-fn the_files_of_git_are_out_of_reach() {
+fn git_directories_cannot_be_accessed() {
     let desk = Desk::builtin();
     desk.folder().write(".git/config", "x");
     desk.folder().write("sub/.git/config", "x");
@@ -250,14 +250,14 @@ fn the_files_of_git_are_out_of_reach() {
             assert_eq!(desk.refused(tool, arguments).0, "rule", "{tool} {path}");
         }
     }
-    // Nor as a part of something larger.
-    let told = desk.fails(
+    // Nor as part of a larger tree.
+    let message = desk.fails(
         "builtin/dir-delete",
         json!({"path": "sub", "recursive": true}),
     );
-    assert!(told.contains("app/sub/.git"), "{told}");
-    let told = desk.fails("builtin/file-move", json!({"from": "sub", "to": "other"}));
-    assert!(told.contains(".git"), "{told}");
+    assert!(message.contains("app/sub/.git"), "{message}");
+    let message = desk.fails("builtin/file-move", json!({"from": "sub", "to": "other"}));
+    assert!(message.contains(".git"), "{message}");
     desk.fails("builtin/file-copy", json!({"from": "sub", "to": "other"}));
     assert_eq!(desk.folder().read("sub/.git/config"), "x");
     let listed = desk.ok("builtin/dir-list", json!({"depth": 3}));
@@ -265,7 +265,7 @@ fn the_files_of_git_are_out_of_reach() {
 }
 
 #[test]
-fn a_rule_holds_for_what_lies_beneath_a_folder() {
+fn a_rule_applies_to_the_content_of_a_directory() {
     let mut desk = Desk::builtin();
     desk.rules = PermissionRules::parse(
         "deny *(src/keep/**)\nask builtin/dir-delete(docs/**)",
@@ -275,11 +275,11 @@ fn a_rule_holds_for_what_lies_beneath_a_folder() {
     desk.folder().write("src/keep/a", "needle");
     desk.folder().write("src/b", "needle");
     desk.folder().write("top/docs/c", "");
-    let told = desk.fails(
+    let message = desk.fails(
         "builtin/dir-delete",
         json!({"path": "src", "recursive": true}),
     );
-    assert!(told.contains("app/src/keep"), "{told}");
+    assert!(message.contains("app/src/keep"), "{message}");
     desk.fails("builtin/file-move", json!({"from": "src", "to": "moved"}));
     desk.fails("builtin/file-copy", json!({"from": "src", "to": "copied"}));
     let found = desk.ok("builtin/file-search", json!({"pattern": "needle"}));
@@ -297,7 +297,7 @@ fn a_rule_holds_for_what_lies_beneath_a_folder() {
 }
 
 #[test]
-fn a_read_only_part_stays_as_it_is() {
+fn a_read_only_part_cannot_be_changed() {
     let desk = Desk::new(
         Registry::with_builtins(),
         Some(Folder::new(&["app"]).read_only()),
@@ -316,7 +316,7 @@ fn a_read_only_part_stays_as_it_is() {
 }
 
 #[test]
-fn writing_keeps_the_mode_and_leaves_nothing_half() {
+fn writing_keeps_the_mode_and_leaves_no_temporary_files() {
     let desk = Desk::builtin();
     desk.folder().write("run.sh", "old");
     let place = desk.folder().top().join("run.sh");
@@ -339,24 +339,29 @@ fn writing_keeps_the_mode_and_leaves_nothing_half() {
 }
 
 #[test]
-fn edits_are_done_together_or_not_at_all() {
+fn edits_are_applied_together_or_not_at_all() {
     let desk = Desk::builtin();
     desk.folder().write("a", "one two one\n");
     let edits = |edits: Value| json!({"path": "a", "edits": edits});
-    let told = desk.fails(
+    let message = desk.fails(
         "builtin/file-edit",
         edits(json!([{"old_text": "two", "new_text": "2"}, {"old_text": "one", "new_text": "1"}])),
     );
     assert!(
-        told.contains("edit 2") && told.contains("2 times") && told.contains("nothing was changed"),
-        "{told}"
+        message.contains("edit 2")
+            && message.contains("2 times")
+            && message.contains("Nothing was changed"),
+        "{message}"
     );
     assert_eq!(desk.folder().read("a"), "one two one\n");
-    let said = desk.ok(
+    let output = desk.ok(
         "builtin/file-edit",
         edits(json!([{"old_text": "one", "new_text": "1", "replace_all": true}, {"old_text": "two", "new_text": "2"}])),
     );
-    assert!(said.contains("3 replaced (by each edit: 2, 1)"), "{said}");
+    assert!(
+        output.contains("3 replacements (per edit: 2, 1)"),
+        "{output}"
+    );
     assert_eq!(desk.folder().read("a"), "1 2 1\n");
     for wrong in [
         json!([]),
@@ -369,15 +374,15 @@ fn edits_are_done_together_or_not_at_all() {
         );
     }
     desk.folder().write("binary", [0xff, 0xfe]);
-    let told = desk.fails(
+    let message = desk.fails(
         "builtin/file-edit",
         json!({"path": "binary", "edits": [{"old_text": "a", "new_text": "b"}]}),
     );
-    assert!(told.contains("UTF-8"), "{told}");
+    assert!(message.contains("UTF-8"), "{message}");
 }
 
 #[test]
-fn files_and_folders_are_moved_and_copied_whole() {
+fn files_and_directory_trees_are_moved_and_copied() {
     let desk = Desk::builtin();
     let folder = desk.folder();
     folder.write("tree/sub/a", "a");
@@ -437,7 +442,7 @@ fn files_and_folders_are_moved_and_copied_whole() {
 }
 
 #[test]
-fn folders_are_made_listed_and_deleted() {
+fn directories_are_created_listed_and_deleted() {
     let desk = Desk::builtin();
     desk.ok("builtin/dir-create", json!({"path": "a/b/c"}));
     assert_eq!(desk.folder().captured(), ["app/a", "app/a/b", "app/a/b/c"]);
@@ -466,7 +471,7 @@ fn folders_are_made_listed_and_deleted() {
     );
     assert!(
         desk.fails("builtin/dir-delete", json!({"path": "none"}))
-            .contains("nothing")
+            .contains("does not exist")
     );
     assert_eq!(
         desk.refused("builtin/dir-delete", json!({"path": "."})).0,
@@ -485,7 +490,7 @@ fn folders_are_made_listed_and_deleted() {
 }
 
 #[test]
-fn a_listing_that_is_cut_says_so() {
+fn a_truncated_listing_has_a_note() {
     let desk = Desk::builtin();
     for number in 0..30 {
         desk.folder().write(&format!("f{number:02}"), "");
@@ -500,7 +505,7 @@ fn a_listing_that_is_cut_says_so() {
 }
 
 #[test]
-fn defect_7236_windows_are_checked_and_the_note_says_how_to_go_on() {
+fn defect_7236_ranges_are_checked_and_the_note_tells_how_to_continue() {
     let desk = Desk::builtin();
     desk.folder().write("a", "1\n2\n3");
     desk.folder().write("empty", "");
@@ -527,20 +532,20 @@ fn defect_7236_windows_are_checked_and_the_note_says_how_to_go_on() {
             .contains("0 lines")
     );
     for (field, value) in [("offset", 0), ("offset", -1), ("limit", 0)] {
-        let (kind, told) = desk.refused("builtin/file-read", json!({"path": "a", field: value}));
+        let (kind, message) = desk.refused("builtin/file-read", json!({"path": "a", field: value}));
         assert_eq!(kind, "bad_arguments");
-        assert!(told.contains(field), "{told}");
+        assert!(message.contains(field), "{message}");
     }
 }
 
 #[test]
-fn what_is_no_text_is_described() {
+fn binary_files_are_described() {
     let desk = Desk::builtin();
     desk.folder().write("x.bin", b"a\0b");
     desk.folder().write("x.png", b"\x89PNG\r\n\x1a\nrest");
     assert_eq!(
         desk.ok("builtin/file-read", json!({"path": "x.bin"})),
-        "[a binary file of 3 bytes; not shown]"
+        "[binary file, 3 bytes; not shown]"
     );
     let CallOutcome::Succeeded(done) = desk.call("builtin/file-read", json!({"path": "x.png"}))
     else {
@@ -566,7 +571,7 @@ fn what_is_no_text_is_described() {
 }
 
 #[test]
-fn defect_7223_a_malformed_argument_is_named_before_anything_happens() {
+fn defect_7223_a_malformed_argument_is_named_before_the_tool_runs() {
     let desk = Desk::builtin();
     for (tool, arguments, named) in [
         ("builtin/file-read", json!({}), "path"),
@@ -585,9 +590,9 @@ fn defect_7223_a_malformed_argument_is_named_before_anything_happens() {
         ),
         ("builtin/shell", json!({"command": ""}), "command"),
     ] {
-        let (kind, told) = desk.refused(tool, arguments);
+        let (kind, message) = desk.refused(tool, arguments);
         assert_eq!(kind, "bad_arguments");
-        assert!(told.contains(named), "{tool}: {told}");
+        assert!(message.contains(named), "{tool}: {message}");
     }
     assert!(!desk.folder().exists("a"));
 }
@@ -595,9 +600,9 @@ fn defect_7223_a_malformed_argument_is_named_before_anything_happens() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Windows of a file, read one after the other, are the file.
+    /// Consecutive ranges of a file add up to the file.
     #[test]
-    fn windows_give_the_whole_file(content in "[a\u{e9}\r\n]{0,40}", limit in 1_u64..5) {
+    fn consecutive_ranges_return_the_whole_file(content in "[a\u{e9}\r\n]{0,40}", limit in 1_u64..5) {
         let desk = Desk::builtin();
         desk.folder().write("a", &content);
         let mut whole = String::new();
@@ -608,7 +613,7 @@ proptest! {
                 panic!("{}", outcome.for_model());
             };
             whole.push_str(&done.shown.head);
-            if done.note.is_none() {
+            if !done.note.is_some_and(|note| note.contains("Continue")) {
                 break;
             }
             offset += limit;
@@ -616,9 +621,9 @@ proptest! {
         prop_assert_eq!(whole, content);
     }
 
-    /// No path, however odd, touches anything outside, and none breaks the tool.
+    /// No path changes anything outside, and none makes the tool panic.
     #[test]
-    fn odd_paths_stay_inside(path in "(\\.\\./|\\./|/|a|b/|~|link/|\\.\\.|\\\\){0,8}") {
+    fn unusual_paths_stay_inside(path in "(\\.\\./|\\./|/|a|b/|~|link/|\\.\\.|\\\\){0,8}") {
         let desk = Desk::builtin();
         let outside = desk.folder().whole.path().join("outside");
         std::fs::create_dir(&outside).expect("made");
@@ -633,32 +638,32 @@ proptest! {
 }
 
 #[test]
-fn what_stands_for_a_secret_is_never_written_in_its_place() {
+fn a_mask_is_never_written_over_a_secret() {
     let desk = Desk::builtin();
     let path = desk.folder().root("app").join("conf.py");
     let text = format!("TOKEN = '{SECRET}'\nPORT = 1\n");
     std::fs::write(&path, &text).expect("a file");
     let read = desk.ok("builtin/file-read", json!({"path": "conf.py"}));
     assert_eq!(read, "TOKEN = '[REDACTED]'\nPORT = 1\n");
-    let told = desk.fails(
+    let message = desk.fails(
         "builtin/file-write",
         json!({"path": "conf.py", "content": read.replace("PORT = 1", "PORT = 2")}),
     );
     assert!(
-        told.contains("[REDACTED]") && told.contains("file-edit"),
-        "{told}"
+        message.contains("[REDACTED]") && message.contains("file-edit"),
+        "{message}"
     );
     let edit = |old: &str, new: &str| json!({"path": "conf.py", "edits": [{"old_text": old, "new_text": new}]});
     desk.fails("builtin/file-edit", edit("PORT = 1", "PORT = '[REDACTED]'"));
-    let told = desk.fails("builtin/file-edit", edit("TOKEN = '[REDACTED]'", "T = 1"));
-    assert!(told.contains("secret"), "{told}");
+    let message = desk.fails("builtin/file-edit", edit("TOKEN = '[REDACTED]'", "T = 1"));
+    assert!(message.contains("secret"), "{message}");
     assert_eq!(std::fs::read_to_string(&path).expect("a file"), text);
     desk.ok("builtin/file-edit", edit("PORT = 1", "PORT = 2"));
     assert_eq!(
         std::fs::read_to_string(&path).expect("a file"),
         text.replace("PORT = 1", "PORT = 2")
     );
-    // Text that the file has already is its own.
+    // Masks that the file already contains are allowed.
     let own = "MASK = \"[REDACTED]\"\n";
     std::fs::write(&path, own).expect("a file");
     let both = format!("{own}X = 1\n");
@@ -677,7 +682,7 @@ fn what_stands_for_a_secret_is_never_written_in_its_place() {
 }
 
 #[test]
-fn a_path_with_the_name_of_the_part_in_front_is_found() {
+fn a_path_that_starts_with_the_name_of_the_part_is_found() {
     let desk = Desk::builtin();
     let part = desk.folder().root("app");
     std::fs::create_dir(part.join("app")).expect("a folder");
@@ -688,7 +693,7 @@ fn a_path_with_the_name_of_the_part_in_front_is_found() {
     assert_eq!(read("app/inner.py"), "inner\n");
     assert_eq!(read("app/app/inner.py"), "inner\n");
     assert_eq!(read("main.py"), "top\n");
-    // A new file belongs where its path says.
+    // A new file is created at its literal path.
     desk.ok(
         "builtin/file-write",
         json!({"path": "app/new.py", "content": "x\n"}),

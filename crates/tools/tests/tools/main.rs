@@ -1,7 +1,8 @@
-//! The gate and the tools as the engine uses them, on real folders and with real programs.
+//! Tests of the gate and the tools through their public interface, on real directories and with real programs.
 
 mod custom;
 mod files;
 mod gate;
+mod model_calls;
 mod programs;
 mod support;

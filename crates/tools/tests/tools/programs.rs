@@ -1,4 +1,4 @@
-//! The tools that search, run commands and use git.
+//! Tests of the tools that search, run commands and use git.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -42,7 +42,7 @@ fn text_is_found_with_line_numbers_in_the_order_of_paths() {
         search(json!({"pattern": "two", "context": 1})),
         "b.txt-1-one\nb.txt:2:needle two\n"
     );
-    // What is ignored and named all the same is searched.
+    // An ignored path is searched when the call names it.
     assert_eq!(
         search(json!({"pattern": "needle", "path": "build"})),
         "build/x.txt:1:needle\n"
@@ -52,9 +52,9 @@ fn text_is_found_with_line_numbers_in_the_order_of_paths() {
         search(json!({"pattern": "a.b(c", "literal": true})),
         "regex:1:a.b(c\n"
     );
-    let (kind, told) = desk.refused("builtin/file-search", json!({"pattern": "a("}));
+    let (kind, message) = desk.refused("builtin/file-search", json!({"pattern": "a("}));
     assert_eq!(kind, "bad_arguments");
-    assert!(told.contains("pattern"), "{told}");
+    assert!(message.contains("pattern"), "{message}");
     assert_eq!(
         desk.refused("builtin/file-search", json!({"pattern": "a", "glob": "a{"}))
             .0,
@@ -63,7 +63,7 @@ fn text_is_found_with_line_numbers_in_the_order_of_paths() {
 }
 
 #[test]
-fn many_matches_are_counted_and_the_first_are_shown_every_time() {
+fn matches_beyond_the_limit_are_counted_and_the_order_is_stable() {
     let desk = Desk::builtin();
     for number in 0..60 {
         desk.folder()
@@ -160,10 +160,10 @@ fn a_command_runs_in_the_sandbox_and_what_it_changes_is_captured() {
         "builtin/shell",
         json!({"command": "echo out; echo err >&2; touch made"}),
     );
-    let told = outcome.for_model();
+    let message = outcome.for_model();
     assert!(
-        told.contains("out\n") && told.contains("err\n") && told.ends_with("Exit code 0."),
-        "{told}"
+        message.contains("out\n") && message.contains("err\n") && message.ends_with("Exit code 0."),
+        "{message}"
     );
     assert!(desk.folder().exists("made"));
     assert_eq!(
@@ -180,7 +180,7 @@ fn a_command_runs_in_the_sandbox_and_what_it_changes_is_captured() {
     );
     match desk.call("builtin/shell", json!({"command": "echo why; exit 7"})) {
         CallOutcome::Failed(failed) => {
-            assert_eq!(failed.message, "it ended with exit code 7");
+            assert_eq!(failed.message, "exit code 7");
             assert_eq!(failed.shown.head, "why\n");
         }
         other => panic!("{}", other.for_model()),
@@ -193,7 +193,7 @@ fn a_command_runs_in_the_sandbox_and_what_it_changes_is_captured() {
 }
 
 #[test]
-fn defect_5454_a_command_that_hangs_is_stopped_with_all_it_started() {
+fn defect_5454_a_hanging_command_is_stopped_with_its_child_processes() {
     let desk = Desk::builtin();
     let command = "sleep 1000 & echo $! > number; wait";
     match desk.call(
@@ -209,7 +209,7 @@ fn defect_5454_a_command_that_hangs_is_stopped_with_all_it_started() {
         .trim()
         .parse()
         .expect("a number");
-    // It was killed; how soon the system is done with it is not our business.
+    // It was killed; the system may take a moment to reap it.
     let is_gone = || {
         let state = std::fs::read_to_string(format!("/proc/{number}/stat"));
         state.map_or(true, |state| state.contains(") Z "))
@@ -242,7 +242,7 @@ fn a_cancelled_command_is_stopped() {
 }
 
 #[test]
-fn a_command_that_prints_fifty_megabytes_leaves_head_and_tail() {
+fn head_and_tail_of_fifty_megabytes_of_output_are_shown() {
     let mut desk = Desk::builtin();
     desk.shown_bytes = 4_000;
     let command = "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last";
@@ -260,23 +260,23 @@ fn a_command_that_prints_fifty_megabytes_leaves_head_and_tail() {
 }
 
 #[test]
-fn the_environment_of_a_command_holds_no_key() {
+fn the_environment_of_a_command_contains_no_keys() {
     let desk = Desk::builtin();
-    let said = desk.ok("builtin/shell", json!({"command": "env"}));
+    let output = desk.ok("builtin/shell", json!({"command": "env"}));
     assert!(
-        said.contains("PATH=") && !said.contains("CARGO_MANIFEST_DIR"),
-        "{said}"
+        output.contains("PATH=") && !output.contains("CARGO_MANIFEST_DIR"),
+        "{output}"
     );
-    let said = desk.ok(
+    let output = desk.ok(
         "builtin/shell",
         json!({"command": format!("echo {SECRET}")}),
     );
-    assert_eq!(said, "[REDACTED]\n");
+    assert_eq!(output, "[REDACTED]\n");
     assert!(!desk.ledger.last().arguments.to_string().contains(SECRET));
 }
 
 #[test]
-fn rules_about_commands_hold_for_the_shell() {
+fn rules_for_commands_apply_to_the_shell() {
     let mut desk = Desk::builtin();
     desk.rules = PermissionRules::parse(
         "deny builtin/shell(touch *)\nallow builtin/shell(echo *)\nask builtin/shell",
@@ -315,7 +315,7 @@ fn rules_about_commands_hold_for_the_shell() {
 }
 
 #[test]
-fn git_tells_shows_and_commits() {
+fn git_tools_show_status_and_commit() {
     let desk = Desk::builtin();
     repository(&desk.folder().top());
     desk.folder().write("a.txt", "one\n");
@@ -357,18 +357,18 @@ fn git_tells_shows_and_commits() {
     assert!(summary.contains("2 files changed"), "{summary}");
     assert!(
         desk.fails("builtin/git-show", json!({"commit": "nothing"}))
-            .contains("git says")
+            .contains("git failed")
     );
     let other = Desk::builtin();
     assert!(
         other
             .fails("builtin/git-status", json!({}))
-            .contains("no git repository")
+            .contains("not a git repository")
     );
 }
 
 #[test]
-fn git_takes_no_options_from_a_model_and_runs_nothing_of_the_repository() {
+fn git_accepts_no_options_from_a_model_and_runs_no_hooks() {
     let desk = Desk::builtin();
     let top = desk.folder().top();
     repository(&top);
@@ -388,7 +388,7 @@ fn git_takes_no_options_from_a_model_and_runs_nothing_of_the_repository() {
     }
     desk.folder().write("--help", "x");
     desk.ok("builtin/git-diff", json!({"path": "./--help"}));
-    // Hooks, filters and drivers that would leave a trace.
+    // Hooks, filters and drivers that would create a file.
     let trace = desk.folder().whole.path().join("trace");
     let command = format!("touch {}", trace.display());
     desk.folder()
@@ -413,7 +413,7 @@ fn git_takes_no_options_from_a_model_and_runs_nothing_of_the_repository() {
 }
 
 #[test]
-fn what_may_not_be_read_is_not_shown_by_git_either() {
+fn git_does_not_show_files_that_may_not_be_read() {
     let mut desk = Desk::builtin();
     repository(&desk.folder().top());
     desk.folder().write("secrets/key", "secret");

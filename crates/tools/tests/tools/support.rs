@@ -1,5 +1,4 @@
-//! What the tests of the gate and the tools share: a sandbox over temporary folders, and ports that
-//! keep everything in memory.
+//! Shared test support: a sandbox in temporary directories, and ports that keep everything in memory.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -9,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use cleveragents_domain::{
     CheckpointNumber, Code, Diagnose, InvocationOutcome, MicroUsd, ToolInvocationId,
 };
-use cleveragents_process::{Cancel, Finished, Input, Invocation, Stream, run_tapped};
+use cleveragents_process::{Cancel, CommandResult, Input, Invocation, Stream, run_tapped};
 use cleveragents_sandbox::{Git, Root};
 use cleveragents_tools::ports::{
-    Approval, ApprovalRequest, Approver, Attribution, Begun, Budget, BudgetRefusal, Captured,
-    Command, Ended, Ledger, OutputPage, Part, PartPath, PortError, Question, Redact, RefusedCall,
-    Reply, Reservation, Scope, Spending, Window, Workspace,
+    Approval, ApprovalRequest, Approver, Attribution, Budget, BudgetRefusal, CapturedChanges,
+    Command, FinishedCall, Ledger, OutputPage, Part, PartPath, PortError, Question, Redact,
+    RefusedCall, Reply, Reservation, Scope, Spending, StartedCall, Window, Workspace,
 };
 use cleveragents_tools::{
     CallContext, CallOutcome, CallRequest, Gate, Guards, PermissionRules, Phase, PlanMode,
@@ -22,7 +21,7 @@ use cleveragents_tools::{
 };
 use serde_json::Value;
 
-/// A failure behind a port.
+/// An error behind a port.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Broken(String, Code);
@@ -37,13 +36,13 @@ fn broken(text: impl Into<String>) -> PortError {
     PortError::new(Broken(text.into(), Code::Internal))
 }
 
-/// A sandbox over temporary folders.
+/// A sandbox in temporary directories.
 pub(crate) struct Folder {
     pub(crate) whole: tempfile::TempDir,
     parts: Vec<Part>,
     pub(crate) has_checkpoints: AtomicBool,
     pub(crate) checkpoints: AtomicU64,
-    /// The paths that were captured; `None` for everything.
+    /// Captured paths; `None` for a capture of everything.
     pub(crate) captures: Mutex<Vec<Option<Vec<PartPath>>>>,
 }
 
@@ -72,7 +71,7 @@ impl Folder {
         }
     }
 
-    /// The same with every part read-only.
+    /// Makes every part read-only.
     pub(crate) fn read_only(mut self) -> Self {
         for part in &mut self.parts {
             part.is_read_only = true;
@@ -80,12 +79,12 @@ impl Folder {
         self
     }
 
-    /// The folder of a part.
+    /// The directory of a part.
     pub(crate) fn root(&self, alias: &str) -> PathBuf {
         self.whole.path().join("work").join(alias)
     }
 
-    /// The folder of the first part.
+    /// The directory of the first part.
     pub(crate) fn top(&self) -> PathBuf {
         self.parts[0].root.path().to_owned()
     }
@@ -150,15 +149,15 @@ impl Workspace for Folder {
         &self,
         _by: Attribution<'_>,
         paths: &[PartPath],
-    ) -> Result<Captured, PortError> {
+    ) -> Result<CapturedChanges, PortError> {
         let mut captures = self.captures.lock().expect("not poisoned");
         captures.push(Some(paths.to_vec()));
-        Ok(Captured::default())
+        Ok(CapturedChanges::default())
     }
 
-    fn capture_all(&self, _by: Attribution<'_>) -> Result<Captured, PortError> {
+    fn capture_all(&self, _by: Attribution<'_>) -> Result<CapturedChanges, PortError> {
         self.captures.lock().expect("not poisoned").push(None);
-        Ok(Captured::default())
+        Ok(CapturedChanges::default())
     }
 
     fn exec(
@@ -166,7 +165,7 @@ impl Workspace for Folder {
         command: &Command,
         hear: &dyn Fn(Stream, &[u8]),
         cancel: &Cancel,
-    ) -> Result<Finished, PortError> {
+    ) -> Result<CommandResult, PortError> {
         let alias = command.part.as_deref().unwrap_or(&self.parts[0].alias);
         let mut folder = self.root(alias);
         if let Some(inner) = &command.folder {
@@ -237,7 +236,7 @@ impl Memory {
 }
 
 impl Ledger for Memory {
-    fn begin(&self, begun: &Begun<'_>) -> Result<(), PortError> {
+    fn begin(&self, begun: &StartedCall<'_>) -> Result<(), PortError> {
         self.check()?;
         self.rows.lock().expect("not poisoned").push(Row {
             id: begun.id,
@@ -253,7 +252,7 @@ impl Ledger for Memory {
         Ok(())
     }
 
-    fn finish(&self, ended: &mut Ended<'_>) -> Result<(), PortError> {
+    fn finish(&self, ended: &mut FinishedCall<'_>) -> Result<(), PortError> {
         self.check()?;
         let mut rows = self.rows.lock().expect("not poisoned");
         let row = rows
@@ -307,7 +306,7 @@ impl Ledger for Memory {
     }
 }
 
-/// Answers every question the same way, and remembers what it was asked.
+/// Answers every question the same way, and records the questions.
 pub(crate) struct Person {
     pub(crate) approval: Approval,
     pub(crate) reply: Reply,
@@ -317,8 +316,8 @@ pub(crate) struct Person {
 impl Default for Person {
     fn default() -> Self {
         Self {
-            approval: Approval::NobodyThere,
-            reply: Reply::NobodyThere,
+            approval: Approval::NoUser,
+            reply: Reply::NoUser,
             asked: Mutex::default(),
         }
     }
@@ -348,7 +347,7 @@ impl Approver for Person {
     }
 }
 
-/// Calls and money in memory.
+/// A budget in memory.
 #[derive(Default)]
 pub(crate) struct Purse {
     pub(crate) state: Mutex<Spent>,
@@ -396,7 +395,7 @@ impl Budget for Purse {
 }
 
 impl Reservation for Held<'_> {
-    fn settle(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
+    fn charge(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
         let mut state = self.purse.state.lock().expect("not poisoned");
         state.money = state.money - self.cost.0 + cost.0;
         drop(state);
@@ -415,7 +414,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Knows one secret.
+/// Redacts one secret.
 pub(crate) struct Secrets;
 
 pub(crate) const SECRET: &str = "sk-live-0123456789";
@@ -512,7 +511,7 @@ impl Desk {
         self.call_text(tool, &arguments.to_string())
     }
 
-    /// A call that must succeed, and what it said.
+    /// Makes a call that must succeed, and returns its output.
     pub(crate) fn ok(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments) {
             CallOutcome::Succeeded(done) => format!("{}{}", done.shown.head, done.shown.tail),
@@ -520,7 +519,7 @@ impl Desk {
         }
     }
 
-    /// A call that must fail, and why.
+    /// Makes a call that must fail, and returns the message.
     pub(crate) fn fails(&self, tool: &str, arguments: Value) -> String {
         match self.call(tool, arguments) {
             CallOutcome::Failed(failed) => failed.message,
@@ -528,7 +527,7 @@ impl Desk {
         }
     }
 
-    /// A call that must be refused, and why.
+    /// Makes a call that must be refused, and returns kind and message.
     pub(crate) fn refused(&self, tool: &str, arguments: Value) -> (&'static str, String) {
         match self.call(tool, arguments) {
             CallOutcome::Refused(refusal) => (refusal.reason.kind(), refusal.reason.to_string()),
@@ -537,7 +536,7 @@ impl Desk {
     }
 }
 
-/// A repository with one commit in a folder.
+/// Creates a repository with one commit.
 pub(crate) fn repository(folder: &Path) {
     let git = |arguments: &[&str]| {
         let mut invocation = Invocation::new("git", folder);

@@ -1,4 +1,4 @@
-//! Files of profiles: what is read from good ones, and what broken ones are told.
+//! Profile files: content parsed from valid ones, and errors for invalid ones.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use cleveragents_domain::{AutomationGate, AutomationProfile, Code, Diagnose as _
 
 use super::{read, schema};
 
-fn profile(text: &str) -> Result<AutomationProfile, cleveragents_tools::FileError> {
+fn profile(text: &str) -> Result<AutomationProfile, cleveragents_domain::DefinitionFileError> {
     let variables = |name: &str| match name {
         "SURE" => Some("0.8".to_owned()),
         "WORD" => Some("often".to_owned()),
@@ -19,7 +19,7 @@ fn profile(text: &str) -> Result<AutomationProfile, cleveragents_tools::FileErro
     read(text, Path::new("p.yaml"), &variables, &mut find)
 }
 
-/// The row that was published for a profile of one's own.
+/// The published example of a custom profile.
 const WHOLE: &str = "name: team/careful
 description: Asks before it applies
 decompose_task: 0.0
@@ -85,7 +85,7 @@ fn what_is_left_out_is_as_in_the_profile_it_builds_on() {
     assert!(!read.require_sandbox && !read.require_checkpoints);
 }
 
-/// Without a word about flags the careful ones hold; under `safety` they are read too.
+/// Flags that the file omits default to the safe value; flags under `safety` are parsed too.
 #[test]
 fn flags_may_stand_under_safety_and_are_careful_otherwise() {
     let thresholds: Vec<String> = AutomationGate::ALL
@@ -108,20 +108,20 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             String::new(),
             Malformed,
-            "p.yaml:1:1: the file does not hold a map",
+            "p.yaml:1:1: the file is not a map",
             "extends: trusted",
         ),
         (
             "- a\n".to_owned(),
             Malformed,
-            "p.yaml:1:1: the file does not hold a map",
+            "p.yaml:1:1: the file is not a map",
             "extends",
         ),
         (
             "name: [a\n".to_owned(),
             Malformed,
             "p.yaml:",
-            "docs/automation-profiles.md",
+            "docs/reference/automation-profiles.md",
         ),
         (
             "extends: trusted\n".to_owned(),
@@ -144,13 +144,13 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             "name: manual\nextends: trusted\n".to_owned(),
             Rule,
-            "p.yaml:1:7: `manual` is part of the program",
+            "p.yaml:1:7: `manual` is built in",
             "local/manual",
         ),
         (
             "name: Full-Auto\nextends: trusted\n".to_owned(),
             Rule,
-            "p.yaml:1:7: `full-auto` is part",
+            "p.yaml:1:7: `full-auto` is built",
             "local/full-auto",
         ),
         (
@@ -180,7 +180,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             "name: a\nextends: local/a\n".to_owned(),
             Rule,
-            "p.yaml:2:10: a profile cannot build on itself",
+            "p.yaml:2:10: a profile cannot extend itself",
             "trusted",
         ),
         (
@@ -211,7 +211,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
             format!("{short}edit_code: .nan\n"),
             Malformed,
             "p.yaml:3:12",
-            "docs/automation-profiles.md",
+            "docs/reference/automation-profiles.md",
         ),
         (
             format!("{short}edit_code: [1]\n"),
@@ -234,7 +234,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             format!("{short}edit_code: 0\nedit_code: 1\n"),
             Malformed,
-            "p.yaml:4:1: the field `edit_code` stands here twice",
+            "p.yaml:4:1: the field `edit_code` occurs twice",
             "one of them",
         ),
         (
@@ -246,7 +246,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             format!("{short}require_sandbox: true\nsafety: {{require_sandbox: false}}\n"),
             Rule,
-            "p.yaml:4:27: `require_sandbox` stands here and at the top",
+            "p.yaml:4:27: `require_sandbox` is set here and at the top",
             "one of them",
         ),
         (
@@ -325,14 +325,14 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
             format!("{short}---\nname: b\n"),
             Malformed,
             "p.yaml:",
-            "file of its own",
+            "separate file",
         ),
     ] {
         let error = profile(&text).expect_err(&text);
         let shown = error.to_string();
         assert!(shown.starts_with(said), "{text}\n{shown}\nexpected {said}");
         assert_eq!(error.code(), code, "{text}\n{shown}");
-        let hint = error.hint().expect("a hint");
+        let hint = error.hint().expect("a hint").neutral();
         assert!(
             hint.contains(fix),
             "{text}\n{shown}\n{hint}\nexpected {fix}"

@@ -37,20 +37,20 @@ pub struct PlanDiff {
     pub by_products: usize,
     /// The hunks of each file; `null` without the patch.
     pub patch_preview: Option<Vec<FilePreview>>,
-    /// The patch as text; bytes that are no UTF-8 are replaced. `null` when it was not requested or
-    /// the content is gone.
+    /// The patch as text; bytes that are not UTF-8 are replaced. `null` when it was not requested
+    /// or the content was deleted.
     pub patch: Option<String>,
-    /// The bytes of a patch that is no UTF-8, in base64.
+    /// The bytes of a patch that is not UTF-8, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_base64: Option<String>,
     pub risk_assessment: RiskAssessment,
-    /// Whether somebody works in the sandbox, so that more may have changed than is recorded.
+    /// Whether a process works in the sandbox, so that more may have changed than is recorded.
     pub is_moving: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<IncompleteChanges>,
 }
 
-/// How much a plan changes. Numbers of lines are `null` when the content is gone.
+/// The size of a change. Numbers of lines are `null` when the content was deleted.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DiffSummary {
     pub plan: PlanId,
@@ -69,7 +69,7 @@ pub struct ChangedFile {
     /// The part of the sandbox.
     pub part: String,
     pub path: String,
-    /// Such as `+8 -2`; `null` for folders, binary files and content that is gone.
+    /// Such as `+8 -2`; `null` for folders, binary files and deleted content.
     pub change: Option<String>,
     pub status: ChangeStatus,
     pub is_folder: bool,
@@ -88,10 +88,10 @@ pub struct FilePreview {
     pub hunks: Vec<Hunk>,
 }
 
-/// What is known about the risk of a change.
+/// Indicators of the risk of a change.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RiskAssessment {
-    /// Whether test files changed along; `null` when nothing changed.
+    /// Whether test files changed, too; `null` when nothing changed.
     pub test_coverage: Option<String>,
     pub validations: ValidationCount,
 }
@@ -103,22 +103,22 @@ pub struct ValidationCount {
     pub passed: usize,
 }
 
-/// Why changes or their lines may be missing; missing itself when nothing is.
+/// Why changes or their lines may be missing; absent when the change is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteChanges {
     /// The plan has no sandbox: nothing was executed yet.
     NoSandbox,
-    /// Somebody works in the sandbox.
+    /// A process works in the sandbox.
     InUse,
-    /// The plan is over, and the lines are gone with its sandbox.
+    /// The plan is finished, and the lines were deleted with its sandbox.
     PlanOver,
-    /// The sandbox is not active, and the lines are gone with it.
+    /// The sandbox is not active, and the lines were deleted with it.
     SandboxClosed,
 }
 
 impl IncompleteChanges {
-    fn of(plan: &Plan, changes: &PlanChanges) -> Option<Self> {
+    fn detect(plan: &Plan, changes: &PlanChanges) -> Option<Self> {
         if !changes.has_sandbox {
             return Some(Self::NoSandbox);
         }
@@ -173,7 +173,7 @@ impl Operation for ShowPlanDiff {
                 passed: passed.count(),
             },
         };
-        let incomplete = IncompleteChanges::of(&plan, &changes);
+        let incomplete = IncompleteChanges::detect(&plan, &changes);
         let knows_lines = changes.patch.is_some();
         let diff_summary = DiffSummary {
             plan: plan.id,
@@ -235,7 +235,7 @@ const fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Whether test files changed along; nothing when no file changed.
+/// Whether test files changed, too; `None` when no file changed.
 fn test_coverage(changes: &PlanChanges) -> Option<String> {
     (!changes.files.is_empty()).then(|| match changes.tests() {
         0 => "no test file changed".to_owned(),
@@ -275,11 +275,11 @@ pub struct Artifact {
     pub kind: ArtifactKind,
     /// Bytes now, or before it was deleted.
     pub size: u64,
-    /// Such as `+8 -2`; `null` for binary files and content that is gone.
+    /// Such as `+8 -2`; `null` for binary files and deleted content.
     pub change: Option<String>,
 }
 
-/// What was done to a path.
+/// What happened to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArtifactKind {
@@ -289,7 +289,7 @@ pub enum ArtifactKind {
 }
 
 impl ArtifactKind {
-    /// The word in responses.
+    /// The value in responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -309,7 +309,7 @@ impl From<ChangeStatus> for ArtifactKind {
     }
 }
 
-/// How many artifacts there are.
+/// Totals of the artifacts.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ArtifactSummary {
     pub total: usize,
@@ -333,9 +333,9 @@ impl Operation for ListArtifacts {
     fn run(self, context: &OperationContext) -> Result<PlanArtifacts, OperationError> {
         let plan = find_chosen(context, self.reference.as_deref())?;
         let mut changes = context.plans().changes(&plan)?;
-        // A folder is there for what is in it.
+        // Folders are listed only through their files.
         changes.files.retain(|file| !file.is_folder);
-        let incomplete = IncompleteChanges::of(&plan, &changes);
+        let incomplete = IncompleteChanges::detect(&plan, &changes);
         let artifacts: Vec<Artifact> = changes
             .files
             .into_iter()

@@ -39,7 +39,7 @@ pub struct CheckpointInfo {
     pub number: CheckpointNumber,
     pub label: Option<String>,
     pub reason: CheckpointReason,
-    /// The number of recorded changes before it.
+    /// The number of changes that were recorded before it.
     pub position: u64,
     pub created: Timestamp,
 }
@@ -87,8 +87,8 @@ impl Operation for ListCheckpoints {
     }
 }
 
-/// Deletes checkpoints of a plan that nobody works on, all of them or none. The first checkpoint, the
-/// newest one, and those that a redo needs cannot be deleted.
+/// Deletes checkpoints of a plan that no process works on, all of them or none. The first
+/// checkpoint, the newest one, and those that a redo needs cannot be deleted.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteCheckpoints {
@@ -96,7 +96,7 @@ pub struct DeleteCheckpoints {
     pub reference: String,
     /// Such as `cp_3` or `3`, or labels.
     pub checkpoints: Vec<String>,
-    /// Confirms that they are gone for good.
+    /// Confirms the deletion, which cannot be undone.
     #[serde(default)]
     pub yes: bool,
 }
@@ -111,7 +111,7 @@ pub struct DeletedCheckpoints {
     pub summary: CheckpointDeletionSummary,
 }
 
-/// How many checkpoints were deleted.
+/// The result of the deletion.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CheckpointDeletionSummary {
     pub deleted: usize,

@@ -3,22 +3,22 @@
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{
     DecisionId, DecisionType, Plan, PlanId, PlanPhase, PlanStage, PlanState, PlanStrategy,
-    Timestamp, Waiting,
+    SandboxState, Suggestion, Timestamp, Waiting, suggest,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{find_chosen, find_plan, next_steps, no_strategy, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
-use crate::plan::{DETERMINISTIC, Queued};
+use crate::plan::{DETERMINISTIC, QueueEntry};
 
-/// Cancels a plan: at once when nobody works on it, otherwise the process that does is asked to stop.
+/// Cancels a plan: at once when no process works on it, otherwise that process is asked to stop.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelPlan {
     /// Id, prefix of at least 6 characters, or name.
     pub reference: String,
-    /// Why, for the log.
+    /// The reason, for the log.
     #[serde(default = "cancelled_by_user")]
     pub reason: String,
 }
@@ -38,11 +38,11 @@ pub struct CancelledPlan {
     pub stage: PlanStage,
     pub cancelled_at: Option<Timestamp>,
     pub sandbox: CancelledSandbox,
-    /// Commands that show or discard what the plan did.
-    pub recovery: Vec<String>,
+    /// Operations that show or discard the changes of the plan.
+    pub recovery: Vec<Suggestion>,
 }
 
-/// How far a cancellation is.
+/// The progress of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CancellationState {
@@ -51,7 +51,7 @@ pub enum CancellationState {
     Cancelling,
 }
 
-/// What remains in the sandbox of a cancelled plan.
+/// The remains in the sandbox of a cancelled plan.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CancelledSandbox {
     /// `preserved`, or the state of a sandbox that is not active; `null` without a sandbox.
@@ -82,21 +82,16 @@ impl Operation for CancelPlan {
         };
         let checkpoints = sandbox.as_ref().map_or(0, |view| view.checkpoints.len());
         let status = sandbox.as_ref().map(|view| {
-            let state = view.sandbox.state.as_str();
-            if state == "active" {
-                "preserved"
-            } else {
-                state
+            match view.sandbox.state {
+                SandboxState::Active => "preserved",
+                other => other.as_str(),
             }
             .to_owned()
         });
         let name = plan.sandbox.as_ref().filter(|_| sandbox.is_some());
-        let recovery = name.into_iter().flat_map(|name| {
-            [
-                format!("agents sandbox diff {name}"),
-                format!("agents sandbox discard {name}"),
-            ]
-        });
+        let recovery = name
+            .into_iter()
+            .flat_map(|name| [suggest::sandbox_diff(name), suggest::sandbox_discard(name)]);
         Ok(CancelledPlan {
             plan_id: id,
             phase: plan.stage.phase(),
@@ -143,7 +138,7 @@ pub struct RejectPlan {
     /// one plan waits.
     #[serde(default)]
     pub reference: Option<String>,
-    /// Why, for the actor and the log.
+    /// The reason, for the actor and the log.
     #[serde(default)]
     pub reason: Option<String>,
 }
@@ -154,7 +149,7 @@ pub struct PlanAnswerReport {
     pub plan_id: PlanId,
     pub phase: PlanPhase,
     pub state: PlanState,
-    /// What the plan waited for, as a sentence.
+    /// A sentence about the input that the plan waited for.
     pub answered: Option<String>,
     pub verdict: Verdict,
     /// The answer or the reason.
@@ -163,11 +158,11 @@ pub struct PlanAnswerReport {
     pub person: String,
     /// Whether a worker continues the plan.
     pub queued: bool,
-    /// Commands to run next.
-    pub next_steps: Vec<String>,
+    /// Operations to run next.
+    pub next_steps: Vec<Suggestion>,
 }
 
-/// What was said to a plan that waits.
+/// The answer to a waiting plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -217,8 +212,8 @@ fn answer(
     let is_yes = verdict == Verdict::Approved;
     let control = context.plan_control();
     let plan = control.answer(before.id, is_yes, text.as_deref(), &person)?;
-    // A plan that a server ran until it had to wait is continued by `plan/execute`.
-    let queued = Queued::of(&plan).is_some_and(|how| how.served.is_none());
+    // `plan/execute` continues a plan that a server ran until it had to wait.
+    let queued = QueueEntry::from_plan(&plan).is_some_and(|how| how.served.is_none());
     if queued {
         context.start_worker()?;
     }
@@ -254,7 +249,7 @@ pub struct GivenGuidance {
     pub is_readable: bool,
 }
 
-/// The guidance, and what it did to the plan.
+/// The guidance, and the new state of the plan.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GuidanceAdded {
     pub plan: PlanId,
@@ -275,7 +270,7 @@ pub struct CreatedDecision {
     pub parent: Option<DecisionId>,
 }
 
-/// How much guidance of a plan was read.
+/// The guidance that was read.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GuidanceQueue {
     pub pending: usize,
@@ -326,7 +321,7 @@ impl Operation for PromptPlan {
 pub struct EditStrategy {
     /// Id, prefix of at least 6 characters, or name.
     pub reference: String,
-    /// The new strategy as Markdown, in the form of `plan/show`.
+    /// The new strategy as Markdown, in the form that `plan/show` returns.
     pub text: String,
 }
 
@@ -339,9 +334,9 @@ pub struct EditedStrategy {
     /// The number of steps.
     pub steps: usize,
     pub strategy: Option<PlanStrategy>,
-    /// Commands to run next.
-    pub next_steps: Vec<String>,
-    /// `false` when the text is the present strategy.
+    /// Operations to run next.
+    pub next_steps: Vec<Suggestion>,
+    /// `false` when the text equals the current strategy.
     pub is_changed: bool,
 }
 

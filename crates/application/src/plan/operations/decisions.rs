@@ -2,23 +2,24 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cleveragents_actors::draw::{dot, mermaid, svg};
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{
-    ContentHash, Decision, DecisionId, DecisionType, Plan, PlanId, PlanPhase, PlanState, Timestamp,
-    shortest_prefix,
+    ContentHash, Decision, DecisionId, DecisionType, Placeholder, Plan, PlanId, PlanPhase,
+    PlanState, Suggestion, Timestamp, shortest_prefix, suggest,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{find_chosen, read_present, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
-use crate::plan::draw;
+use crate::plan::query::draw;
 use crate::plan::{
     Alternative, DecisionNode, DecisionTree, Explanation, FailedCheck, Impact, TreeOptions,
     TreeSummary,
 };
 
-/// The deepest level of the nested response: readers of JSON stop soon after.
+/// The deepest level of the nested response: JSON readers have a nesting limit.
 const MAX_NESTING: usize = 56;
 
 /// Shows the decisions of a plan as a tree.
@@ -71,14 +72,14 @@ pub enum TreeForm {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionTreeReport {
     pub plan_id: PlanId,
-    /// The root with everything below it; `null` when nothing has been decided yet, and in the form
-    /// `outline`.
+    /// The root with all decisions below it; `null` when the plan has no decisions yet, and in the
+    /// form `outline`.
     pub tree: Option<TreeDecision>,
     pub summary: TreeSummary,
     pub child_plans: Vec<ChildPlan>,
-    /// Readable labels of decisions, and their ids.
+    /// Ids of decisions by readable labels.
     pub decision_ids: BTreeMap<String, DecisionId>,
-    /// Decisions below level 56, which `tree` does not hold.
+    /// Decisions below level 56, which `tree` leaves out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deeper: Vec<TreeDecision>,
     /// The decisions in drawing order, in the form `outline`.
@@ -95,7 +96,7 @@ pub struct TreeDecision {
     pub id: DecisionId,
     #[serde(rename = "type")]
     pub kind: DecisionType,
-    /// What was chosen, or the question when nothing was.
+    /// The chosen option, or the question while there is none.
     pub description: String,
     pub question: String,
     /// The number of the decision in the plan, from 1.
@@ -112,7 +113,7 @@ pub struct TreeDecision {
     /// The decisions below it; missing in `deeper`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub children: Option<Vec<Self>>,
-    /// How many decisions below it `tree` does not hold.
+    /// The number of decisions below it that `tree` leaves out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub children_left_out: Option<usize>,
     /// The decision above it; only in `deeper`.
@@ -135,7 +136,7 @@ pub struct OutlineNode {
     pub short_id: String,
     #[serde(rename = "type")]
     pub kind: DecisionType,
-    /// What was chosen, or the question when nothing was.
+    /// The chosen option, or the question while there is none.
     pub description: String,
     /// From 0 to 1.
     pub confidence: Option<f64>,
@@ -145,7 +146,7 @@ pub struct OutlineNode {
     pub depth: usize,
     /// Whether it is the last one below its parent.
     pub is_last: bool,
-    /// How many decisions below it lie too deep to be shown.
+    /// The number of decisions below it that are too deep to be shown.
     pub left_out: usize,
 }
 
@@ -157,7 +158,7 @@ pub enum DecisionFate {
     TakenBack,
 }
 
-/// A plan that is a part of another.
+/// A child plan.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ChildPlan {
     pub id: PlanId,
@@ -191,9 +192,9 @@ impl Operation for ShowDecisionTree {
         let children = plans.children(plan.id)?;
         let drawing = match self.drawing {
             TreeDrawing::Text => None,
-            TreeDrawing::Svg => Some(draw::svg(&tree, &title(&plan, &tree))),
-            TreeDrawing::Mermaid => Some(draw::mermaid(&tree)),
-            TreeDrawing::Dot => Some(draw::dot(&tree)),
+            TreeDrawing::Svg => Some(svg(&draw::diagram(&tree, &title(&plan, &tree)))),
+            TreeDrawing::Mermaid => Some(mermaid(&draw::diagram(&tree, ""))),
+            TreeDrawing::Dot => Some(dot(&draw::diagram(&tree, ""))),
         };
         let mut summary = tree.summary;
         summary.child_plans = summary.child_plans.max(children.len());
@@ -232,13 +233,14 @@ fn title(plan: &Plan, tree: &DecisionTree) -> String {
     }
 }
 
-/// The root with everything below it, and as a list what lies deeper than readers can follow.
+/// The root with all decisions below it, and the decisions that are too deep for JSON readers as a
+/// list.
 fn nest(tree: &DecisionTree) -> (Option<TreeDecision>, Vec<TreeDecision>) {
     let count = tree.nodes.len();
     let mut below: Vec<Vec<TreeDecision>> = vec![Vec::new(); count];
     let (mut root, mut deeper) = (None, Vec::new());
     let mut cut = vec![0_usize; count];
-    // From the leaves up: everything below a node is complete when its turn comes.
+    // From the leaves up: all children of a node are complete before the node.
     for at in (0..count).rev() {
         let node = &tree.nodes[at];
         let mut decision = tree_decision(tree.decision(node));
@@ -308,7 +310,7 @@ fn outline(tree: &DecisionTree) -> Vec<OutlineNode> {
     tree.nodes.iter().map(node).collect()
 }
 
-/// The shortest prefixes of ids that tell the decisions of a plan from each other.
+/// The shortest prefixes of ids that distinguish the decisions of a plan.
 fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
     let decisions = tree.decisions.iter();
     let mut all: Vec<(String, DecisionId)> = decisions
@@ -326,16 +328,16 @@ fn short_ids(tree: &DecisionTree) -> HashMap<DecisionId, String> {
         .collect()
 }
 
-/// Explains a decision: what it was chosen from, and what follows from it.
+/// Explains a decision: its alternatives and its consequences.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainDecision {
     /// Id of a decision, or a prefix of at least 6 characters; or a plan, for its first decision.
     pub reference: String,
-    /// Whether `context_snapshot` says what the context was.
+    /// Whether `context_snapshot` includes the location of the context.
     #[serde(default)]
     pub show_context: bool,
-    /// Whether `reasoning` holds the reasoning of the actor.
+    /// Whether `reasoning` includes the reasoning of the actor.
     #[serde(default)]
     pub show_reasoning: bool,
 }
@@ -364,18 +366,18 @@ pub struct DecisionExplanation {
     pub corrects: Option<DecisionId>,
     pub correction_reason: Option<String>,
     pub influenced_by: Vec<DecisionId>,
-    /// What it was chosen from, the chosen one first.
+    /// The alternatives, the chosen one first.
     pub alternatives: Vec<Alternative>,
     pub impact: Impact,
-    /// Paths that it and the decisions that follow from it brought about.
+    /// Paths that changed because of it and of the decisions that follow from it.
     pub artifacts: Vec<String>,
     /// The validations of the plan whose last result did not pass.
     pub failed_checks: Vec<FailedCheck>,
     pub context_snapshot: SnapshotInfo,
     pub rationale: String,
-    /// The command that gives the plan guidance; `null` when the plan is over.
-    pub correction_hint: Option<String>,
-    /// What the actor thought; only on request, `null` when it is not recorded.
+    /// The operation that gives the plan guidance; `null` when the plan is over.
+    pub correction_hint: Option<Suggestion>,
+    /// The reasoning of the actor; only on request, `null` when it is not recorded.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -384,14 +386,14 @@ pub struct DecisionExplanation {
     pub reasoning: Option<Option<String>>,
 }
 
-/// What was known when a decision was made. Where the context is comes only on request.
+/// The context of a decision. Its location is included only on request.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotInfo {
-    /// The number of resources that mattered.
+    /// The number of relevant resources.
     pub items: usize,
-    /// The hash of everything that the actor was given to read.
+    /// The hash of the complete input of the actor.
     pub hot_context_hash: Option<String>,
-    /// Where that is: the conversation, or the stored content.
+    /// The location of that input: the conversation, or the stored content.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -466,7 +468,7 @@ impl Operation for ExplainDecision {
             },
             rationale: said.rationale,
             correction_hint: (!is_over)
-                .then(|| format!("agents plan prompt {} 'GUIDANCE'", plan.id)),
+                .then(|| suggest::plan_prompt(plan.id, Placeholder("GUIDANCE"))),
             reasoning: self.show_reasoning.then_some(said.reasoning),
         })
     }

@@ -1,16 +1,16 @@
 //! `plan/errors`.
 
 use cleveragents_domain::identity::Permission;
-use cleveragents_domain::{PlanId, PlanPhase, PlanState, Timestamp};
+use cleveragents_domain::{PlanId, PlanPhase, PlanState, Suggestion, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{find_chosen, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
-use crate::plan::{Trouble, TroubleKind};
+use crate::plan::{PlanFailure, PlanFailureKind};
 
-/// Lists what failed for a plan, and the commands that may help.
+/// Lists the failures of a plan, and operations to recover.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListPlanErrors {
@@ -30,26 +30,26 @@ pub struct PlanErrors {
     pub current: Option<Map<String, Value>>,
     /// Oldest first.
     pub history: Vec<PlanErrorInfo>,
-    /// Commands to run, the likeliest first.
-    pub recovery: Vec<String>,
+    /// Operations to run, the likeliest first.
+    pub recovery: Vec<Suggestion>,
     pub summary: PlanErrorCount,
 }
 
 /// One failure.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanErrorInfo {
-    pub kind: TroubleKind,
+    pub kind: PlanFailureKind,
     pub time: Timestamp,
     /// The step, tool, validation or question.
     pub what: String,
     pub message: String,
     /// The id of the call or decision, or the path of the step.
     pub id: String,
-    /// Whether a rollback undid it since.
+    /// Whether a later rollback undid it.
     pub taken_back: bool,
     pub command: Option<String>,
     pub exit_code: Option<i64>,
-    /// Everything that was printed and stored.
+    /// The complete stored output.
     pub output: Option<String>,
 }
 
@@ -59,25 +59,25 @@ pub struct PlanErrorCount {
     pub total: usize,
 }
 
-impl From<Trouble> for PlanErrorInfo {
-    fn from(trouble: Trouble) -> Self {
+impl From<PlanFailure> for PlanErrorInfo {
+    fn from(failure: PlanFailure) -> Self {
         Self {
-            kind: trouble.kind,
-            time: trouble.at,
-            what: trouble.what,
-            message: trouble.message,
-            id: trouble.id,
-            taken_back: trouble.is_undone,
-            command: trouble.command,
-            exit_code: trouble.exit_code,
-            output: trouble.output,
+            kind: failure.kind,
+            time: failure.at,
+            what: failure.what,
+            message: failure.message,
+            id: failure.id,
+            taken_back: failure.is_undone,
+            command: failure.command,
+            exit_code: failure.exit_code,
+            output: failure.output,
         }
     }
 }
 
 impl Operation for ListPlanErrors {
     const NAME: &'static str = "plan/errors";
-    const SUMMARY: &'static str = "List what failed for a plan, and the commands that may help";
+    const SUMMARY: &'static str = "List the failures of a plan, and commands to recover";
     const REQUIREMENT: Requirement = requires(Permission::Read);
     type Response = PlanErrors;
 
@@ -87,18 +87,18 @@ impl Operation for ListPlanErrors {
 
     fn run(self, context: &OperationContext) -> Result<PlanErrors, OperationError> {
         let plan = find_chosen(context, self.reference.as_deref())?;
-        let trouble = context.plans().trouble(plan)?;
-        let plan = trouble.plan;
+        let failures = context.plans().failures(plan)?;
+        let plan = failures.plan;
         Ok(PlanErrors {
             plan_id: plan.id,
             phase: plan.stage.phase(),
             state: plan.shown_state(),
             summary: PlanErrorCount {
-                total: trouble.history.len() + usize::from(trouble.error.is_some()),
+                total: failures.history.len() + usize::from(failures.error.is_some()),
             },
-            current: trouble.error,
-            history: trouble.history.into_iter().map(Into::into).collect(),
-            recovery: trouble.recovery,
+            current: failures.error,
+            history: failures.history.into_iter().map(Into::into).collect(),
+            recovery: failures.recovery,
         })
     }
 }

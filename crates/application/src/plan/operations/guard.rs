@@ -12,7 +12,7 @@ use crate::operation::{Operation, OperationContext, OperationError, Requirement,
 use crate::plan::PlanGuard;
 use crate::runtime::parse_usd;
 
-/// Shows what limits a plan, and how much of it is used.
+/// Shows the limits of a plan and their usage.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowPlanGuard {
@@ -22,7 +22,7 @@ pub struct ShowPlanGuard {
     pub reference: Option<String>,
 }
 
-/// Sets the most that a plan may cost, from its next `plan/execute` on.
+/// Sets the cost limit of a plan. It applies from the next `plan/execute` on.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitPlanCost {
@@ -41,10 +41,10 @@ pub struct PlanGuardReport {
     pub profile: GuardProfile,
     pub read_only: bool,
     pub guards: GuardLimits,
-    /// `null` when the automation profile is not known.
-    pub flags: Option<ProfileFlags>,
+    /// `null` when the automation profile is unknown.
+    pub flags: Option<ProfileDemands>,
     /// The confidence, from 0 to 1, below which each gate asks. `null` when the automation profile
-    /// is not known.
+    /// is unknown.
     pub thresholds: Option<BTreeMap<AutomationGate, f64>>,
     pub spent: GuardUsage,
 }
@@ -53,7 +53,7 @@ pub struct PlanGuardReport {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GuardProfile {
     pub name: String,
-    /// What chose it: `CLI flag`, `action`, `project` or `global`.
+    /// Its origin: `CLI flag`, `action`, `project` or `global`.
     pub source: String,
 }
 
@@ -61,36 +61,36 @@ pub struct GuardProfile {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GuardLimits {
     pub tool_denylist: Vec<String>,
-    /// The only tools that may be called; any when `null`.
+    /// The only tools that may be called; `null` allows all.
     pub tool_allowlist: Option<Vec<String>>,
     pub max_tool_calls_per_step: Option<u64>,
-    /// US dollars, by the automation profile.
+    /// US dollars, set by the automation profile.
     pub max_total_cost: Option<f64>,
-    /// US dollars, by the plan itself.
+    /// US dollars, set for the plan itself.
     pub max_cost_per_plan: Option<f64>,
     pub require_approval_for_writes: bool,
     pub require_approval_for_apply: bool,
 }
 
-/// What the automation profile demands.
+/// The demands of the automation profile.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct ProfileFlags {
+pub struct ProfileDemands {
     pub require_sandbox: bool,
     pub require_checkpoints: bool,
     pub allow_unsafe_tools: bool,
-    /// How often a step is retried.
+    /// Maximum number of retries of a step.
     pub max_retries: u32,
-    /// How often failed validations are fixed.
+    /// Maximum number of fixes of failed validations.
     pub validation_retries: u32,
 }
 
-/// What a plan used of its limits.
+/// The usage that counts against the limits.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct GuardUsage {
     /// US dollars; `null` when a model without a known price was called.
     pub cost_usd: Option<f64>,
     pub tool_calls: u64,
-    /// Calls since the running step began; `null` when none runs.
+    /// Calls since the running step started; `null` when none runs.
     pub tool_calls_in_step: Option<u64>,
     /// `false` when a model without a known price was called; missing otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ impl From<PlanGuard> for PlanGuardReport {
                 require_approval_for_writes: guards.require_approval_for_writes,
                 require_approval_for_apply: guards.require_approval_for_apply,
             },
-            flags: guard.profile.as_ref().map(|profile| ProfileFlags {
+            flags: guard.profile.as_ref().map(|profile| ProfileDemands {
                 require_sandbox: profile.require_sandbox,
                 require_checkpoints: profile.require_checkpoints,
                 allow_unsafe_tools: profile.allow_unsafe_tools,
@@ -147,7 +147,7 @@ impl From<PlanGuard> for PlanGuardReport {
 
 impl Operation for ShowPlanGuard {
     const NAME: &'static str = "plan/guard";
-    const SUMMARY: &'static str = "Show what limits a plan, and how much of it is used";
+    const SUMMARY: &'static str = "Show the limits of a plan and their usage";
     const REQUIREMENT: Requirement = requires(Permission::Read);
     type Response = PlanGuardReport;
 
@@ -163,7 +163,7 @@ impl Operation for ShowPlanGuard {
 
 impl Operation for LimitPlanCost {
     const NAME: &'static str = "plan/limit-cost";
-    const SUMMARY: &'static str = "Set the most that a plan may cost";
+    const SUMMARY: &'static str = "Set the cost limit of a plan";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     type Response = PlanGuardReport;
 

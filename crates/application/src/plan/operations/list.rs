@@ -11,7 +11,7 @@ use super::{clock, elapsed, project_names, requires};
 use crate::operation::{
     NamedKind, Operation, OperationContext, OperationError, Requirement, Resolver,
 };
-use crate::plan::PlanQuery;
+use crate::plan::PlanListQuery;
 
 /// Lists plans, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -55,11 +55,11 @@ pub struct PlanEntry {
     /// The names of its projects, joined by commas.
     pub project: Option<String>,
     pub parent_plan_id: Option<PlanId>,
-    /// The number of the attempt, from 1; going back to the strategy begins another.
+    /// The number of the attempt, from 1; each return to the strategy starts another.
     pub attempt: u64,
-    /// What it waits for, as a sentence.
+    /// A sentence about the input that it waits for.
     pub waiting_for: Option<String>,
-    /// Time since work began, up to its end, as `HH:MM:SS`.
+    /// Time since work started, up to its end, as `HH:MM:SS`.
     pub elapsed: Option<String>,
     /// The same in seconds.
     pub elapsed_s: Option<f64>,
@@ -85,7 +85,7 @@ pub struct PlanListFilters {
     pub pattern: Option<String>,
 }
 
-/// How many of the listed plans are in a state.
+/// The number of listed plans in each state.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanListSummary {
     pub total: usize,
@@ -113,9 +113,9 @@ impl Operation for ListPlans {
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanList, OperationError> {
-        let plans = context.plans().list(&PlanQuery {
+        let plans = context.plans().list(&PlanListQuery {
             phase: self.phase,
-            state: self.state.map(|state| state.as_str().to_owned()),
+            state: self.state,
             project: self.project.clone(),
             action: self.action.clone(),
             pattern: self.pattern.clone(),
@@ -133,7 +133,7 @@ impl Operation for ListPlans {
         };
         let ids: Vec<String> = plans.iter().map(|plan| plan.id.to_string()).collect();
         let short = |at: usize| {
-            // Newest first: the one before has the greater id.
+            // Newest first: the previous row has the greater id.
             let before = ids.get(at + 1).map(String::as_str);
             let after = at.checked_sub(1).map(|at| ids[at].as_str());
             shortest_prefix(&ids[at], before, after).to_owned()

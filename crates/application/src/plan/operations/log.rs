@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{find_chosen, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
-use crate::plan::{BookError, FailedCheck, PlanBook, told};
+use crate::plan::{FailedCheck, PlanQueries, PlanQueryError, describe_event};
 
 /// Reads the log of a plan: its last entries, or those after a position.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ const fn hundred() -> u64 {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanLog {
     pub plan_id: PlanId,
-    /// In the order in which it happened.
+    /// In chronological order.
     pub events: Vec<PlanLogEntry>,
     pub summary: PlanLogSummary,
     /// Whether the plan was applied or cancelled before the log was read: nothing more will be added.
@@ -48,7 +48,7 @@ pub struct PlanLogEntry {
     /// Such as `plan.created`. Newer servers may have kinds that older clients do not know.
     pub kind: String,
     pub time: Timestamp,
-    /// What happened, in a word or two.
+    /// A short title of the event.
     pub what: String,
     pub detail: String,
     pub payload: Value,
@@ -59,7 +59,7 @@ pub struct PlanLogEntry {
 
 impl From<Event> for PlanLogEntry {
     fn from(event: Event) -> Self {
-        let (what, detail) = told(&event);
+        let (what, detail) = describe_event(&event);
         Self {
             position: event.position,
             kind: event.kind.as_str().to_owned(),
@@ -72,7 +72,7 @@ impl From<Event> for PlanLogEntry {
     }
 }
 
-/// Which entries were read.
+/// The range of entries that were read.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanLogSummary {
     pub shown: usize,
@@ -90,7 +90,7 @@ impl Operation for ReadPlanLog {
     }
 
     fn run(self, context: &OperationContext) -> Result<PlanLog, OperationError> {
-        // Read before the log, so that the log of a plan that is over holds what ended it.
+        // Read before the log, so that the log of a finished plan contains its last event.
         let plan = find_chosen(context, self.reference.as_deref())?;
         let plans = context.plans();
         let events = match self.after {
@@ -110,12 +110,12 @@ impl Operation for ReadPlanLog {
     }
 }
 
-/// Entries with the outputs of the validations that they say failed.
+/// Adds the outputs of failed validations to their entries.
 fn entries(
-    plans: &PlanBook,
+    plans: &PlanQueries,
     plan: PlanId,
     events: Vec<Event>,
-) -> Result<Vec<PlanLogEntry>, BookError> {
+) -> Result<Vec<PlanLogEntry>, PlanQueryError> {
     let reports_failure = |event: &Event| {
         event.kind == EventKind::ValidationJudged && event.payload["passed"] == json!(false)
     };

@@ -1,19 +1,28 @@
 //! The operations on plans: requests, responses, and how they are resolved and run.
 
-#![expect(missing_docs, reason = "comments say what names of fields do not")]
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
 
+mod apply;
 mod changes;
 mod checkpoints;
 mod control;
 mod decisions;
 mod errors;
+mod execute;
 mod guard;
 mod list;
 mod log;
 mod rollback;
 mod show;
 mod status;
+mod use_action;
 
+pub use apply::{
+    AppliedLines, AppliedPlan, AppliedValidation, ApplyPlan, PlanLifecycle, SandboxCleanupReport,
+};
 pub use changes::{
     Artifact, ArtifactKind, ArtifactSummary, ChangedFile, DiffSummary, FilePreview,
     IncompleteChanges, ListArtifacts, PlanArtifacts, PlanDiff, RiskAssessment, ShowPlanDiff,
@@ -33,8 +42,13 @@ pub use decisions::{
     ShowDecisionTree, SnapshotInfo, TreeDecision, TreeDrawing, TreeForm,
 };
 pub use errors::{ListPlanErrors, PlanErrorCount, PlanErrorInfo, PlanErrors};
+pub use execute::{
+    CompletedStep, ExecutePlan, ExecutionProgress, ExecutionSandbox, ExecutionStatus,
+    PlanExecution, PlanUsage, QueuePlan, QueuedPlan, ResumePlan, ResumePreview, ResumedPlan,
+    SandboxPart, StrategySummary,
+};
 pub use guard::{
-    GuardLimits, GuardProfile, GuardUsage, LimitPlanCost, PlanGuardReport, ProfileFlags,
+    GuardLimits, GuardProfile, GuardUsage, LimitPlanCost, PlanGuardReport, ProfileDemands,
     ShowPlanGuard,
 };
 pub use list::{ListPlans, PlanEntry, PlanList, PlanListFilters, PlanListSummary};
@@ -49,37 +63,48 @@ pub use status::{
     ShowPlanStatus, StepProgress, WaitingInfo,
 };
 
+pub use use_action::{CreatedPlan, PlanContextInfo, UsePlan};
+
 use cleveragents_domain::identity::{Permission, Scope};
-use cleveragents_domain::{Code, Plan, PlanId, PlanStage, Timestamp};
-use serde::{Deserialize, Deserializer};
+use cleveragents_domain::{
+    Code, Plan, PlanId, PlanStage, PlanStrategy, Suggestion, Timestamp, hint, suggest,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::BookError;
+use super::{DriveOptions, PlanFrontEnd, PlanQueryError};
 use crate::operation::{OperationContext, OperationEntry, OperationError, Requirement};
+use crate::runtime::SafetySelection;
+use crate::scheduler::Scheduler;
 
-/// The operations on plans.
+/// The operations on plans that servers offer. [`QueuePlan`] is for local callers only.
 pub(crate) static ENTRIES: &[OperationEntry] = &[
-    OperationEntry::of::<ListPlans>(),
-    OperationEntry::of::<ShowPlanStatus>(),
-    OperationEntry::of::<ShowPlan>(),
-    OperationEntry::of::<ShowDecisionTree>(),
-    OperationEntry::of::<ExplainDecision>(),
-    OperationEntry::of::<ListPlanErrors>(),
-    OperationEntry::of::<ShowPlanDiff>(),
-    OperationEntry::of::<ListArtifacts>(),
-    OperationEntry::of::<ShowPlanGuard>(),
-    OperationEntry::of::<LimitPlanCost>(),
-    OperationEntry::of::<ListCheckpoints>(),
-    OperationEntry::of::<DeleteCheckpoints>(),
-    OperationEntry::of::<ReadPlanLog>(),
-    OperationEntry::of::<AwaitPlan>(),
-    OperationEntry::of::<CancelPlan>(),
-    OperationEntry::of::<ApprovePlan>(),
-    OperationEntry::of::<RejectPlan>(),
-    OperationEntry::of::<PromptPlan>(),
-    OperationEntry::of::<EditStrategy>(),
-    OperationEntry::of::<RollBackPlan>(),
-    OperationEntry::of::<RedoRollback>(),
-    OperationEntry::of::<RevertPlan>(),
+    OperationEntry::new::<ListPlans>(),
+    OperationEntry::new::<ShowPlanStatus>(),
+    OperationEntry::new::<ShowPlan>(),
+    OperationEntry::new::<ShowDecisionTree>(),
+    OperationEntry::new::<ExplainDecision>(),
+    OperationEntry::new::<ListPlanErrors>(),
+    OperationEntry::new::<ShowPlanDiff>(),
+    OperationEntry::new::<ListArtifacts>(),
+    OperationEntry::new::<ShowPlanGuard>(),
+    OperationEntry::new::<LimitPlanCost>(),
+    OperationEntry::new::<ListCheckpoints>(),
+    OperationEntry::new::<DeleteCheckpoints>(),
+    OperationEntry::new::<ReadPlanLog>(),
+    OperationEntry::new::<AwaitPlan>(),
+    OperationEntry::new::<CancelPlan>(),
+    OperationEntry::new::<ApprovePlan>(),
+    OperationEntry::new::<RejectPlan>(),
+    OperationEntry::new::<PromptPlan>(),
+    OperationEntry::new::<EditStrategy>(),
+    OperationEntry::new::<RollBackPlan>(),
+    OperationEntry::new::<RedoRollback>(),
+    OperationEntry::new::<RevertPlan>(),
+    OperationEntry::new::<UsePlan>(),
+    OperationEntry::new::<ExecutePlan>(),
+    OperationEntry::new::<ResumePlan>(),
+    OperationEntry::new::<ApplyPlan>(),
 ];
 
 const fn requires(permission: Permission) -> Requirement {
@@ -89,7 +114,7 @@ const fn requires(permission: Permission) -> Requirement {
 fn parse_id(reference: &str) -> Result<PlanId, OperationError> {
     let id = reference.parse();
     id.map_err(|_| {
-        let error = BookError::NotFound {
+        let error = PlanQueryError::NotFound {
             reference: reference.to_owned(),
             nearest: Vec::new(),
         };
@@ -102,12 +127,49 @@ fn find_plan(context: &OperationContext, reference: &str) -> Result<Plan, Operat
     Ok(context.plans().get(parse_id(reference)?)?)
 }
 
-/// The plan of a resolved request that may leave it out: the resolver has filled it in.
+/// The plan of a resolved request in which it is optional: the resolver has filled it in.
 fn find_chosen(
     context: &OperationContext,
     reference: Option<&str>,
 ) -> Result<Plan, OperationError> {
     find_plan(context, reference.unwrap_or_default())
+}
+
+/// Waits for a slot and runs a plan in it, with the front end of the operation.
+fn run_plan(
+    context: &OperationContext,
+    plan: &Plan,
+    options: &DriveOptions,
+) -> Result<Plan, OperationError> {
+    let runtime = context.runtime(&SafetySelection::default(), None)?;
+    let scheduler = Scheduler::new(context.engine(), context.settings().plans.concurrency);
+    let front_end = PlanFrontEnd {
+        approver: &*context.front_end().approver,
+        observer: &*context.front_end().observer,
+        cancel: context.cancel(),
+    };
+    let service = context.plan_service();
+    Ok(scheduler.run(&service, plan, options, &runtime, front_end)?)
+}
+
+/// A summary of the strategy of a plan.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct StrategyOutline {
+    pub summary: String,
+    /// The number of its steps.
+    pub steps: usize,
+    /// From 0 to 1, as rated by the strategist.
+    pub risk: Option<f64>,
+}
+
+impl From<&PlanStrategy> for StrategyOutline {
+    fn from(strategy: &PlanStrategy) -> Self {
+        Self {
+            summary: strategy.summary.clone(),
+            steps: strategy.steps.len(),
+            risk: strategy.risk,
+        }
+    }
 }
 
 /// The names of a plan's projects, joined by commas.
@@ -117,7 +179,7 @@ fn project_names(plan: &Plan) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Seconds since work on a plan began, up to its end.
+/// Seconds since work on a plan started, up to its end.
 fn elapsed(plan: &Plan) -> Option<f64> {
     let end = plan.completed_at.unwrap_or_else(Timestamp::now);
     plan.started_at
@@ -140,25 +202,19 @@ fn clock(seconds: f64) -> String {
     )
 }
 
-/// The commands that make sense after one that changed a plan.
-pub fn next_steps(plan: &Plan) -> Vec<String> {
+/// The operations that make sense after a change of a plan.
+pub fn next_steps(plan: &Plan) -> Vec<Suggestion> {
     let id = plan.id;
     let mut next = match plan.stage {
-        PlanStage::ExecuteComplete => {
-            vec![
-                format!("agents plan diff {id}"),
-                format!("agents plan apply {id}"),
-            ]
-        }
-        PlanStage::ApplyApplied => vec![format!("agents plan log {id}")],
+        PlanStage::ExecuteComplete => vec![suggest::plan_diff(id), suggest::plan_apply(id)],
+        PlanStage::ApplyApplied => vec![suggest::plan_log(id)],
         PlanStage::StrategizeComplete => vec![
-            format!("agents plan execute {id}"),
-            format!("agents plan show {id} --as markdown"),
+            suggest::plan_execute(id),
+            suggest::plan_show_as(id, "markdown"),
         ],
-        _ => vec![format!("agents plan execute {id}")],
+        _ => vec![suggest::plan_execute(id)],
     };
-    next.push(format!("agents plan status {id}"));
-    next.push(format!("agents plan tree {id}"));
+    next.extend([suggest::plan_status(id), suggest::plan_tree(id)]);
     next
 }
 
@@ -166,10 +222,10 @@ pub fn next_steps(plan: &Plan) -> Vec<String> {
 fn no_strategy(plan: &Plan) -> OperationError {
     let message = format!("plan {} has no strategy yet: it is {}", plan.id, plan.stage);
     OperationError::new(Code::PlanNotReady, message)
-        .with_hint(format!("let it think: `agents plan execute {}`", plan.id))
+        .with_hint(hint!("make one: {}", suggest::plan_execute(plan.id)))
 }
 
-/// Reads a field that may be missing or `null`, and keeps the two apart.
+/// Reads a field that may be missing or `null`, and distinguishes the two.
 fn read_present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -1,7 +1,7 @@
 //! `plan/rollback`, `plan/redo` and `plan/revert`.
 
 use cleveragents_domain::identity::Permission;
-use cleveragents_domain::{PlanId, PlanPhase, PlanStage, PlanState, REVERSION_LIMIT};
+use cleveragents_domain::{PlanId, PlanPhase, PlanStage, PlanState, REVERSION_LIMIT, Suggestion};
 use cleveragents_store::plan_steps::Undone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ pub struct RollbackSummary {
     pub files_reverted: usize,
 }
 
-/// What came after the checkpoint, besides files.
+/// The records after the checkpoint, besides files.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RollbackImpact {
     /// The name of the sandbox.
@@ -163,16 +163,16 @@ impl Operation for RedoRollback {
     }
 }
 
-/// Takes a plan back to its strategy, which is made again with what was learned.
+/// Returns a plan to the strategize phase, which makes a new strategy with the results so far.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevertPlan {
     /// Id, prefix of at least 6 characters, or name.
     pub reference: String,
-    /// The phase to go back to; only `strategize`.
+    /// The phase to return to; only `strategize`.
     #[serde(default = "strategize")]
     pub to_phase: PlanPhase,
-    /// Why, for the strategist and the log.
+    /// The reason, for the strategist and the log.
     #[serde(default = "asked_by_user")]
     pub reason: String,
 }
@@ -182,7 +182,7 @@ const fn strategize() -> PlanPhase {
 }
 
 fn asked_by_user() -> String {
-    "asked for by the user".to_owned()
+    "requested by the user".to_owned()
 }
 
 /// The response of `plan/revert`.
@@ -196,13 +196,13 @@ pub struct RevertedPlan {
     pub attempt: u64,
     pub reversion_count: u64,
     pub reversions_left: u64,
-    /// Commands to run next.
-    pub next_steps: Vec<String>,
+    /// Operations to run next.
+    pub next_steps: Vec<Suggestion>,
 }
 
 impl Operation for RevertPlan {
     const NAME: &'static str = "plan/revert";
-    const SUMMARY: &'static str = "Take a plan back to its strategy, which is made again";
+    const SUMMARY: &'static str = "Return a plan to the strategize phase for a new strategy";
     const REQUIREMENT: Requirement = requires(Permission::Write);
     type Response = RevertedPlan;
 
@@ -212,7 +212,7 @@ impl Operation for RevertPlan {
 
     fn run(self, context: &OperationContext) -> Result<RevertedPlan, OperationError> {
         if self.to_phase != PlanPhase::Strategize {
-            let message = format!("a plan cannot go back to `{}`", self.to_phase);
+            let message = format!("a plan cannot return to `{}`", self.to_phase);
             return Err(OperationError::usage(message).with_hint("`strategize` is the only phase"));
         }
         let before = find_plan(context, &self.reference)?;

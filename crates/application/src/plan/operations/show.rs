@@ -53,7 +53,7 @@ pub struct PlanDetails {
     pub arguments: Map<String, Value>,
     pub actors: PlanActors,
     pub automation: PlanAutomation,
-    /// The number of the attempt, from 1; going back to the strategy begins another.
+    /// The number of the attempt, from 1; each return to the strategy starts another.
     pub attempt: u64,
     pub strategy: Option<PlanStrategy>,
     pub estimate: Option<Value>,
@@ -73,7 +73,7 @@ pub struct PlanDetails {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanAutomation {
     pub profile: String,
-    /// What chose it: `CLI flag`, `action`, `project` or `global`.
+    /// Its origin: `CLI flag`, `action`, `project` or `global`.
     pub source: String,
     pub read_only: bool,
 }

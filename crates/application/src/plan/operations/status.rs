@@ -2,7 +2,8 @@
 
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{
-    Code, Owner, Plan, PlanId, PlanPhase, PlanStage, PlanState, Timestamp, Tokens, Waiting,
+    Code, Owner, Plan, PlanId, PlanPhase, PlanStage, PlanState, Suggestion, Timestamp, Tokens,
+    Waiting, hint, suggest,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use super::{clock, find_chosen, project_names, requires};
 use crate::operation::{Operation, OperationContext, OperationError, Requirement, Resolver};
 use crate::plan::{FailedCheck, PlanStatus, ProgressState};
 
-/// Shows how far a plan is, what it used and what it waits for.
+/// Shows the progress of a plan, its usage and what it waits for.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowPlanStatus {
@@ -29,16 +30,16 @@ pub struct PlanStatusReport {
     pub name: Option<String>,
     pub phase: PlanPhase,
     pub state: PlanState,
-    /// Phase and state without regard to what it waits for, such as `execute/complete`.
+    /// Phase and state, ignoring pending input, such as `execute/complete`.
     pub stage: PlanStage,
     pub action: String,
     /// The names of its projects, joined by commas.
     pub project: Option<String>,
     /// The name of its automation profile.
     pub automation: String,
-    /// The number of the attempt, from 1; going back to the strategy begins another.
+    /// The number of the attempt, from 1; each return to the strategy starts another.
     pub attempt: u64,
-    /// How often it went back to its strategy.
+    /// The number of returns to the strategy.
     pub reversions: u64,
     /// The process that works on it.
     pub owner: Option<Owner>,
@@ -52,19 +53,19 @@ pub struct PlanStatusReport {
     pub execution: ExecutionInfo,
     pub cost: PlanCost,
     pub waiting: Option<WaitingInfo>,
-    /// What applying it did.
+    /// The result of the apply.
     pub report: Option<Value>,
     /// The validations whose last result did not pass.
     pub failed_checks: Vec<FailedCheck>,
-    /// Commands to run next, the likeliest first.
-    pub next_steps: Vec<String>,
+    /// Operations to run next, the likeliest first.
+    pub next_steps: Vec<Suggestion>,
     /// Why it failed or cannot be applied: `message`, `tool`, `step`, `checkpoint`, `recoverable`,
-    /// `recovery` (commands), and what else is known. Missing for other plans.
+    /// `recovery` (operations), and other known facts. Missing for other plans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Map<String, Value>>,
 }
 
-/// How far one phase is.
+/// The progress of one phase.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseStatus {
     /// The phase with a capital letter.
@@ -72,7 +73,7 @@ pub struct PhaseStatus {
     pub status: ProgressState,
 }
 
-/// How many steps of the strategy are done.
+/// The number of completed steps of the strategy.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StepProgress {
     pub done: usize,
@@ -89,11 +90,11 @@ pub struct CurrentStep {
     pub started: Timestamp,
 }
 
-/// When a plan was worked on.
+/// Start, end and duration of the work on a plan.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanTiming {
     pub started: Option<Timestamp>,
-    /// Time since work began, up to its end, as `HH:MM:SS`.
+    /// Time since work started, up to its end, as `HH:MM:SS`.
     pub elapsed: Option<String>,
     /// The same in seconds.
     pub elapsed_s: Option<f64>,
@@ -104,7 +105,7 @@ pub struct PlanTiming {
     pub finished: Option<Timestamp>,
 }
 
-/// What a plan did so far.
+/// The records of a plan so far.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionInfo {
     /// The name of its sandbox.
@@ -117,7 +118,7 @@ pub struct ExecutionInfo {
     pub checkpoints: usize,
 }
 
-/// What the models of a plan used.
+/// The model usage of a plan.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PlanCost {
     pub tokens_used: u64,
@@ -136,7 +137,7 @@ pub struct PlanCost {
     pub cost_known_part: Option<f64>,
 }
 
-/// What a plan waits for.
+/// The input that a plan waits for.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingInfo {
     /// A sentence.
@@ -147,7 +148,7 @@ pub struct WaitingInfo {
 
 impl Operation for ShowPlanStatus {
     const NAME: &'static str = "plan/status";
-    const SUMMARY: &'static str = "Show how far a plan is, what it used and what it waits for";
+    const SUMMARY: &'static str = "Show the progress of a plan, its usage and what it waits for";
     const REQUIREMENT: Requirement = requires(Permission::Read);
     type Response = PlanStatusReport;
 
@@ -161,8 +162,9 @@ impl Operation for ShowPlanStatus {
     }
 }
 
-/// Shows the status of a plan that has stopped: it is over, failed, cannot be applied or waits for
-/// input. Fails with `CA-1142` and the `stage` in its details while the plan goes on; callers ask again.
+/// Shows the status of a plan that has stopped: it is finished, failed, cannot be applied or waits
+/// for input. Fails with `CA-1142` and the `stage` in its details while the plan runs; callers
+/// poll.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitPlan {
@@ -173,11 +175,11 @@ pub struct AwaitPlan {
 }
 
 impl AwaitPlan {
-    /// The error for a plan that goes on after so many seconds of waiting.
+    /// The error for a plan that still runs after this number of seconds.
     pub fn still_running(plan: &str, stage: &str, seconds: u64) -> OperationError {
         let message = format!("plan {plan} is still {stage} after {seconds} s");
         OperationError::new(Code::PlanNotReady, message)
-            .with_hint(format!("look at it: `agents plan status {plan}`"))
+            .with_hint(hint!("show it: {}", suggest::plan_status(plan)))
             .with_details(json!({"plan_id": plan, "stage": stage}))
     }
 }
@@ -206,7 +208,7 @@ impl Operation for AwaitPlan {
     }
 }
 
-/// Whether nothing happens to a plan until somebody does something.
+/// Whether a plan does not continue on its own.
 const fn has_stopped(plan: &Plan) -> bool {
     plan.stage.is_terminal()
         || plan.stage.is_errored()
@@ -303,8 +305,8 @@ impl From<crate::plan::PhaseProgress> for PhaseStatus {
     }
 }
 
-/// The stored error, and the facts that every error of a plan has.
-fn described_error(error: &Map<String, Value>, next: &[String]) -> Map<String, Value> {
+/// The stored error, with the facts that every error of a plan has.
+fn described_error(error: &Map<String, Value>, next: &[Suggestion]) -> Map<String, Value> {
     let mut described = error.clone();
     let recoverable = error.get("is_retriable").cloned().unwrap_or(Value::Null);
     for (key, value) in [
@@ -320,7 +322,7 @@ fn described_error(error: &Map<String, Value>, next: &[String]) -> Map<String, V
     described
 }
 
-/// What the estimation actor says about cost.
+/// The cost estimate of the estimation actor.
 fn estimated_cost(estimate: Option<&Value>) -> Value {
     let figures = estimate.map_or(&Value::Null, |estimate| &estimate["actor"]);
     ["cost_usd", "estimated_cost_usd", "estimated_cost", "cost"]

@@ -9,14 +9,14 @@ fn variables(name: &str) -> Option<String> {
     (name == "TEAM").then(|| "blue".to_owned())
 }
 
-/// Whether an editor with the schema has nothing to say against a file.
+/// Whether the schema accepts a file.
 fn is_valid(text: &str) -> bool {
     let schema = jsonschema::validator_for(&resource_type_schema()).expect("a schema");
     let value: serde_json::Value = serde_saphyr::from_str(text).expect("YAML");
     schema.is_valid(&value)
 }
 
-/// Reads a type; what can be read the schema allows too.
+/// Parses a type; the schema must accept it too.
 fn parse(text: &str) -> ResourceType {
     match read(text, &variables) {
         Ok(written) => {
@@ -27,7 +27,7 @@ fn parse(text: &str) -> ResourceType {
     }
 }
 
-/// The message, the line and column, and the field that was meant.
+/// The message, the line and column, and the suggested field.
 fn refusal(text: &str) -> (String, Option<(u64, u64)>, Option<String>) {
     match read(text, &variables).map(|written| written.declared) {
         Err(ResourceError::Malformed {
@@ -39,7 +39,7 @@ fn refusal(text: &str) -> (String, Option<(u64, u64)>, Option<String>) {
     }
 }
 
-/// The same type in each of the formats that descriptions of it use.
+/// The same type in each spelling that published descriptions of the format use.
 #[test]
 fn every_spelling_means_the_same_type() {
     let wrapped = "cleveragents:\n  version: \"3.0\"\nresource_type:\n  name: local/database\n  \
@@ -166,7 +166,7 @@ fn what_is_wrong_is_told_with_its_place() {
 
 #[test]
 fn aliases_cannot_bring_in_more_than_the_file_holds() {
-    // Ten levels of ten references each: ten thousand million entries if they were all written out.
+    // Ten levels of ten references each: ten thousand million entries if expanded.
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let below = format!("*a{}", level - 1);

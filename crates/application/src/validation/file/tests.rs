@@ -1,4 +1,4 @@
-//! Files of validations: what is read from good ones, and what broken ones are told.
+//! Validation files: content parsed from valid ones, and errors for invalid ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::definition::{CommandLine, Validation, ValidationCheck};
 use super::{read, schema};
 
-fn validation(text: &str) -> Result<Validation, cleveragents_tools::FileError> {
+fn validation(text: &str) -> Result<Validation, cleveragents_domain::DefinitionFileError> {
     let variables = |name: &str| (name == "TOKEN").then(|| "s3cret-token".to_owned());
     read(text, Path::new("v.yaml"), &variables)
 }
@@ -43,7 +43,7 @@ fn every_field_is_read() {
     let ValidationCheck::Command(check) = &read.check else {
         panic!("a command: {read:?}");
     };
-    // A shell has the same signs for its own variables.
+    // A shell uses the same syntax for its own variables.
     let text = "cargo llvm-cov --package {package} --fail-under ${LEAST}".to_owned();
     assert_eq!(check.command, CommandLine::Shell(text));
     assert_eq!(check.timeout, Duration::from_secs(90));
@@ -55,7 +55,7 @@ fn every_field_is_read() {
     assert_eq!(format!("{:?}", check.minimum["coverage"]), "80.5");
     assert_eq!(format!("{:?}", check.maximum["tests"]), "1000.0");
     assert_eq!(read.places().into_iter().collect::<Vec<_>>(), ["package"]);
-    // What a variable holds that is a key is neither printed nor summed up.
+    // The value of a secret variable appears neither in the debug output nor in the summary.
     assert!(!format!("{read:?} {}", json!(read.summary())).contains("s3cret"));
     let words = "name: local/x\ndescription: 'd ${TOKEN}'\ncommand: [curl, '-HX: ${TOKEN}']\n";
     let words = validation(words).expect("it reads");
@@ -78,13 +78,13 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             String::new(),
             Malformed,
-            "v.yaml:1:1: the file does not hold a map",
+            "v.yaml:1:1: the file is not a map",
             "command",
         ),
         (
             "- a\n".to_owned(),
             Malformed,
-            "v.yaml:1:1: the file does not hold a map",
+            "v.yaml:1:1: the file is not a map",
             "command",
         ),
         (
@@ -109,7 +109,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
             format!("{run}wraps: builtin/dir-list\n"),
             Rule,
             "v.yaml:4:8: the validation has both",
-            "leave one",
+            "remove one",
         ),
         (
             "name: x y\ndescription: d\ncommand: x\n".to_owned(),
@@ -120,7 +120,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             "name: builtin/x\ndescription: d\ncommand: x\n".to_owned(),
             Rule,
-            "v.yaml:1:7: the namespace `builtin` is kept",
+            "v.yaml:1:7: the namespace `builtin` is reserved",
             "local/tests",
         ),
         (
@@ -156,14 +156,14 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             format!("{head}command: ['{{program}}', x]\n"),
             Rule,
-            "v.yaml:3:10: which program is run",
-            "places",
+            "v.yaml:3:10: the program cannot be",
+            "placeholders",
         ),
         (
             format!("{head}command: {{a: b}}\n"),
             Malformed,
             "v.yaml:3:10",
-            "docs/validations.md",
+            "docs/reference/validations.md",
         ),
         (
             format!("{head}command: [x, '${{MISSING}}']\n"),
@@ -204,25 +204,25 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             format!("{run}working_directory: ../x\n"),
             Rule,
-            "v.yaml:4:20: `../x` is no folder inside",
+            "v.yaml:4:20: `../x` is not a folder inside",
             "without `..`",
         ),
         (
             format!("{run}working_directory: /etc\n"),
             Rule,
-            "v.yaml:4:20: `/etc` is no folder inside",
+            "v.yaml:4:20: `/etc` is not a folder inside",
             "without `..`",
         ),
         (
             format!("{run}passes_when: {{exit_code: []}}\n"),
             Rule,
-            "v.yaml:4:26: these are no exit codes",
+            "v.yaml:4:26: these are not exit codes",
             "[0]",
         ),
         (
             format!("{run}passes_when: {{exit_code: [256]}}\n"),
             Rule,
-            "v.yaml:4:26: these are no exit codes",
+            "v.yaml:4:26: these are not exit codes",
             "[0]",
         ),
         (
@@ -234,7 +234,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             format!("{run}passes_when: {{output_matches: '('}}\n"),
             Rule,
-            "v.yaml:4:31: this is no regular expression",
+            "v.yaml:4:31: this is not a regular expression",
             "passed",
         ),
         (
@@ -271,7 +271,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
             format!("{run}transform: output\n"),
             Rule,
             "v.yaml:4:12: `transform` belongs to `wraps`",
-            "leave `transform` out",
+            "remove `transform`",
         ),
         (
             wraps.clone(),
@@ -282,7 +282,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             format!("{wraps}transform: output ==\n"),
             Rule,
-            "v.yaml:4:12: this is no expression",
+            "v.yaml:4:12: this is not an expression",
             "output",
         ),
         (
@@ -294,14 +294,14 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         (
             format!("{wraps}transform: output\narguments: [a]\n"),
             Rule,
-            "v.yaml:5:12: the `arguments` are no map",
+            "v.yaml:5:12: the `arguments` are not a map",
             "name: value",
         ),
         (
             format!("{wraps}transform: output\ntimeout: 3\n"),
             Rule,
             "v.yaml:5:10: `timeout` belongs to `command`",
-            "leave `timeout` out",
+            "remove `timeout`",
         ),
         (
             format!("{head}wraps: a b\ntransform: output\n"),
@@ -317,7 +317,7 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
         ),
     ] {
         let error = validation(&text).expect_err(&text);
-        let (shown, hint) = (error.to_string(), error.hint().expect("a hint"));
+        let (shown, hint) = (error.to_string(), error.hint().expect("a hint").neutral());
         if !shown.starts_with(said) || error.code() != code || !hint.contains(fix) {
             wrong.push(format!(
                 "{text}\n{:?} {shown}\n{hint}\nexpected {code:?} {said}, {fix}\n",

@@ -1,4 +1,4 @@
-//! `actor context`: named conversations that runs go on with.
+//! `actor context`: named conversations that runs continue.
 
 use std::path::Path;
 
@@ -21,8 +21,8 @@ pub(super) fn run(
     let report = match command {
         ActorContext::List => list(&contexts)?,
         ActorContext::Show { name } => show(&contexts, &name)?,
-        ActorContext::Clear { which } => clear(context, &contexts, &which)?,
-        ActorContext::Remove { which } => remove(context, &contexts, &which)?,
+        ActorContext::Clear { which } => clear(&contexts, &which)?,
+        ActorContext::Remove { which } => remove(&contexts, &which)?,
         ActorContext::Export { name, output } => {
             return export(&contexts, &name, output.as_deref());
         }
@@ -37,7 +37,7 @@ fn list(contexts: &ContextService) -> Result<Report, CommandError> {
         .column("Name", Align::Left)
         .column("Messages", Align::Right)
         .column("Changed", Align::Left)
-        .empty("There is no context; `agents actor run --context NAME` makes one")
+        .empty("No contexts. Create one with `agents actor run --context NAME`")
         .rows(all.iter().map(|context| {
             vec![
                 context.name.as_str().into(),
@@ -69,7 +69,7 @@ fn show(contexts: &ContextService, name: &str) -> Result<Report, CommandError> {
     let table = Table::new("Messages")
         .column("Role", Align::Left)
         .column("Content", Align::Left)
-        .empty("Nothing was said yet")
+        .empty("No messages yet")
         .rows(exported.messages.iter().map(|message| {
             vec![
                 message.role.as_str().into(),
@@ -94,8 +94,11 @@ fn show(contexts: &ContextService, name: &str) -> Result<Report, CommandError> {
         .ok("Context loaded"))
 }
 
-/// The names that are meant.
-fn meant(contexts: &ContextService, which: &WhichContext) -> Result<Vec<String>, CommandError> {
+/// Names of the selected contexts.
+fn selected_names(
+    contexts: &ContextService,
+    which: &WhichContext,
+) -> Result<Vec<String>, CommandError> {
     Ok(match &which.name {
         Some(name) => vec![contexts.get(name)?.name],
         None => contexts
@@ -106,15 +109,10 @@ fn meant(contexts: &ContextService, which: &WhichContext) -> Result<Vec<String>,
     })
 }
 
-fn clear(
-    context: &Context,
-    contexts: &ContextService,
-    which: &WhichContext,
-) -> Result<Report, CommandError> {
-    let names = meant(contexts, which)?;
+fn clear(contexts: &ContextService, which: &WhichContext) -> Result<Report, CommandError> {
+    let names = selected_names(contexts, which)?;
     confirm(
-        context,
-        &format!("Take all messages out of {}?", names.join(", ")),
+        &format!("Delete all messages of {}?", names.join(", ")),
         which.yes || names.is_empty(),
     )?;
     let mut cleared = Vec::new();
@@ -128,15 +126,10 @@ fn clear(
         .ok(format!("{} cleared", counted(count, "context"))))
 }
 
-fn remove(
-    context: &Context,
-    contexts: &ContextService,
-    which: &WhichContext,
-) -> Result<Report, CommandError> {
-    let names = meant(contexts, which)?;
+fn remove(contexts: &ContextService, which: &WhichContext) -> Result<Report, CommandError> {
+    let names = selected_names(contexts, which)?;
     confirm(
-        context,
-        &format!("Remove {} with all that was said?", names.join(", ")),
+        &format!("Remove {} and all messages?", names.join(", ")),
         which.yes || names.is_empty(),
     )?;
     for name in &names {
@@ -188,7 +181,7 @@ fn import(
     file: &Path,
     name: Option<String>,
 ) -> Result<Report, CommandError> {
-    let text = read_definition(file, "the file of a context", Code::MalformedContext)?;
+    let text = read_definition(file, "the context file", Code::MalformedContext)?;
     let mut exported = read_context(&text)?;
     if let Some(name) = name {
         exported.name = name;

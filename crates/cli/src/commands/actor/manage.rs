@@ -3,35 +3,38 @@
 use std::path::Path;
 
 use cleveragents_actors::{ActorKind, NodeKind};
+use cleveragents_application::ActorService;
 use cleveragents_application::actor_operations::{
     AddActor, AddedActorInfo, ListActors, ListedActor, RemoveActor, UpdateActor,
 };
-use cleveragents_application::{ActorService, Outcome};
-use cleveragents_domain::Code;
+use cleveragents_domain::{Code, DefinitionKind};
 use serde_json::json;
 
-use super::read_actor;
 use crate::arguments::RoleName;
-use crate::commands::{call_removal, counted, removal, yes_no};
+use crate::commands::definition::{
+    DefinitionInput, listed as listed_sentence, read_input, registered, remove as remove_definition,
+};
+use crate::commands::{counted, yes_no};
 use crate::config::{ConfigFile, keys};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
+const KIND: DefinitionKind = DefinitionKind::Actor;
+
 pub(super) fn add(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
+    let DefinitionInput { text, source } = read_input(context, config, KIND)?;
     let added = context.call(AddActor {
-        text: read_actor(config)?,
-        source: context.definition_source(config),
+        text,
+        source,
         update,
     })?;
     Ok(added_report("actor add", added))
 }
 
-/// Replaces an actor; one that does not exist is not created.
+/// Replaces an existing actor; fails if it does not exist.
 pub(super) fn update(context: &Context, config: &Path) -> Result<Report, CommandError> {
-    let updated = context.call(UpdateActor {
-        text: read_actor(config)?,
-        source: context.definition_source(config),
-    })?;
+    let DefinitionInput { text, source } = read_input(context, config, KIND)?;
+    let updated = context.call(UpdateActor { text, source })?;
     Ok(added_report("actor update", updated))
 }
 
@@ -54,10 +57,7 @@ fn added_report(command: &'static str, added: AddedActorInfo) -> Report {
     );
     let warnings = actor.warnings.iter();
     let report = warnings.fold(report, |report, warning| report.warn(warning.clone()));
-    let done = match actor.outcome {
-        Outcome::Updated => "Actor updated",
-        Outcome::Created | Outcome::Unchanged => "Actor added",
-    };
+    let done = registered(KIND, actor.outcome, "added");
     report.data(added).ok(done)
 }
 
@@ -79,7 +79,7 @@ fn row(actor: &ListedActor) -> Vec<Cell> {
         actor.models.join(", ").into(),
         is_default,
         if actor.built_in {
-            "comes with the models".into()
+            "built from the model".into()
         } else {
             description.lines().next().unwrap_or_default().into()
         },
@@ -98,27 +98,21 @@ pub(super) fn list(context: &Context, custom: bool) -> Result<Report, CommandErr
         report
     } else {
         report.warn(format!(
-            "{} cannot run until mended or removed",
+            "{} cannot run until fixed or removed",
             counted(broken, "actor")
         ))
     };
-    Ok(report.ok(format!("{} listed", counted(total, "actor"))))
+    Ok(report.ok(listed_sentence(KIND, total)))
 }
 
 pub(super) fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    let removed = call_removal(context, "actor", yes, |yes| RemoveActor {
+    remove_definition(context, "actor remove", KIND, yes, |yes| RemoveActor {
         name: name.to_owned(),
         yes,
-    })?;
-    Ok(removal(
-        "actor remove",
-        "Actor",
-        removed.removed,
-        removed.config,
-    ))
+    })
 }
 
-/// Writes the default to the configuration, after a look whether the actor can have the role.
+/// Writes the default to the configuration after checking that the actor supports the role.
 pub(super) fn set_default(
     context: &Context,
     actors: &ActorService,
@@ -133,7 +127,7 @@ pub(super) fn set_default(
             found.actor.name
         );
         return Err(CommandError::new(Code::RoleMismatch, message)
-            .with_hint("add `response_format` with a JSON schema to the file of the actor"));
+            .with_hint("add `response_format` with a JSON schema to the actor file"));
     }
     let key = match role {
         None => &keys::ACTOR_GENERAL,

@@ -1,4 +1,4 @@
-//! `actor show`: what an actor is, and how it was used.
+//! `actor show`: definition and usage of an actor.
 
 use cleveragents_application::actor_operations::{
     ActorDetails, GraphStructure, ShowActor, ShownActor,
@@ -36,7 +36,7 @@ fn details_panel(actor: &ActorDetails) -> Panel {
         .row("Type", actor.kind.as_str())
         .row("Agent", agent.map(|agent| agent.url.clone()))
         .row(
-            "Token from",
+            "Token source",
             agent.and_then(|agent| agent.token_env.clone()),
         )
         .row("Models", actor.models.join(", "))
@@ -67,10 +67,10 @@ fn node_table(graph: &GraphStructure) -> Table {
 fn usage_panel(shown: &ShownActor) -> Panel {
     let usage = &shown.usage;
     let cost = MicroUsd::from_usd_rounded_up(usage.total_cost_usd).unwrap_or_default();
-    Panel::new("Tools and Use")
+    Panel::new("Tools and Usage")
         .row("Tools", joined(&shown.tools))
         .row("Runs", usage.total_runs)
         .row("Cost of all runs", cost)
         .row("Sessions", usage.active_in_sessions)
-        .row("Referred to by", joined(&usage.referenced_by_actors))
+        .row("Referenced by", joined(&usage.referenced_by_actors))
 }

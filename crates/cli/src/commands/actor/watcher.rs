@@ -1,29 +1,24 @@
-//! What people see of a run while it goes on.
+//! Progress output of a run.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use cleveragents_actors::ports::{RunObserver, Step, StepPath};
-use cleveragents_application::RunWatcher;
-use cleveragents_models::{Retry, ToolCall};
-use cleveragents_tools::CallOutcome;
+use cleveragents_application::{AgentEvent, Observer};
 
-use crate::commands::turn_view::{called_line, calling_line, retry_line, short};
+use crate::commands::turn_view::{
+    call_finished_line, call_started_line, compacted_line, retry_line, short,
+};
 use crate::context::Context;
-use crate::output::{Live, visible_lines};
+use crate::output::{visible_lines, write_err, write_out};
 
-/// Watches a run, and shows it as it happens where somebody looks.
+/// Shows the events of a run on a terminal.
 pub(super) struct Watcher {
-    started: Instant,
-    /// Whether the answer is shown as it comes.
+    /// Whether the answer is streamed.
     streams: bool,
-    /// Whether steps and calls are told on standard error.
-    tells: bool,
+    /// Whether steps and tool calls are printed to standard error.
+    prints_events: bool,
     has_text: AtomicBool,
-    live: Live,
-    tool_calls: AtomicU64,
     caveats: Mutex<BTreeSet<String>>,
 }
 
@@ -32,86 +27,107 @@ impl Watcher {
         let printer = context.printer;
         let is_human = printer.format().is_human();
         Self {
-            live: context.live.clone(),
-            started: Instant::now(),
             streams: is_stream && is_human,
-            tells: is_human && (is_stream || printer.shows_progress()),
+            prints_events: is_human && (is_stream || printer.shows_progress()),
             has_text: AtomicBool::new(false),
-            tool_calls: AtomicU64::new(0),
             caveats: Mutex::default(),
         }
     }
 
-    pub(super) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// What is to be known before relying on the answers, each thing once.
+    /// Warnings about the answers, without duplicates.
     pub(super) fn caveats(&self) -> BTreeSet<String> {
         let caveats = self.caveats.lock().unwrap_or_else(PoisonError::into_inner);
         caveats.clone()
     }
 
-    /// Ends the line of the answer, so that what follows stands on its own.
+    /// Ends the line of the answer, so that later output starts on a new line.
     pub(super) fn end(&self) {
         if self.has_text.swap(false, Ordering::Relaxed) {
-            self.live.out("\n");
+            write_out("\n");
         }
     }
 
-    fn tell(&self, line: &str) {
-        if self.tells {
+    fn print_line(&self, line: &str) {
+        if self.prints_events {
             self.end();
-            self.live.err(&format!("{}\n", visible_lines(line)));
+            write_err(&format!("{}\n", visible_lines(line)));
         }
     }
 }
 
-impl RunObserver for Watcher {
-    fn started(&self, path: &StepPath, kind: &str) {
-        self.tell(&format!("· {path} ({kind})"));
-    }
-
-    fn finished(&self, step: &Step, is_recalled: bool) {
-        let how = match (&step.error, is_recalled) {
-            (Some(error), _) => format!("✗ {}", short(error, 200)),
-            (None, true) => "✓ done before".to_owned(),
-            (None, false) => "✓".to_owned(),
-        };
-        self.tell(&format!("  {} {how}", step.path));
-    }
-
-    fn watches(&self) -> bool {
-        self.tells
-    }
-}
-
-impl RunWatcher for Watcher {
-    fn text(&self, _path: &StepPath, piece: &str) {
-        if self.streams {
-            self.has_text.store(true, Ordering::Relaxed);
-            self.live.out(&visible_lines(piece));
+impl Observer for Watcher {
+    fn event(&self, event: &AgentEvent) {
+        match event {
+            AgentEvent::NodeStarted { path, kind } => {
+                self.print_line(&format!("· {path} ({kind})"));
+            }
+            AgentEvent::NodeFinished {
+                path,
+                error,
+                recalled,
+                ..
+            } => {
+                let how = match (error, recalled) {
+                    (Some(error), _) => format!("✗ {}", short(error, 200)),
+                    (None, true) => "✓ reused".to_owned(),
+                    (None, false) => "✓".to_owned(),
+                };
+                self.print_line(&format!("  {path} {how}"));
+            }
+            AgentEvent::Text { text, .. } if self.streams => {
+                self.has_text.store(true, Ordering::Relaxed);
+                write_out(&visible_lines(text));
+            }
+            AgentEvent::Retry {
+                path,
+                message,
+                answer_restarts,
+                ..
+            } => {
+                let line = retry_line(message, *answer_restarts && self.streams);
+                self.print_line(&format!("  {} {line}", step(path.as_ref())));
+            }
+            AgentEvent::ToolCallStarted {
+                path,
+                tool,
+                arguments,
+                ..
+            } => {
+                let line = call_started_line(tool, arguments);
+                self.print_line(&format!("  {} {line}", step(path.as_ref())));
+            }
+            AgentEvent::ToolCallFinished {
+                path,
+                tool,
+                status,
+                message,
+                ..
+            } => {
+                let line = call_finished_line(tool, *status, message.as_deref());
+                self.print_line(&format!("  {}{line}", step(path.as_ref())));
+            }
+            AgentEvent::Compacted {
+                path,
+                tokens_before,
+                tokens_after,
+            } => {
+                let line = compacted_line(*tokens_before, *tokens_after);
+                self.print_line(&format!("  {} {line}", step(path.as_ref())));
+            }
+            AgentEvent::Caveat { path, text } => {
+                let mut caveats = self.caveats.lock().unwrap_or_else(PoisonError::into_inner);
+                caveats.insert(format!("step `{}`: {text}", step(path.as_ref())));
+            }
+            _ => {}
         }
     }
 
-    fn retrying(&self, path: &StepPath, retry: &Retry, shown: bool) {
-        self.tell(&format!(
-            "  {path} {}",
-            retry_line(retry, shown && self.streams)
-        ));
+    fn is_watching(&self) -> bool {
+        self.prints_events
     }
+}
 
-    fn calling(&self, path: &StepPath, tool: &ToolCall) {
-        self.tool_calls.fetch_add(1, Ordering::Relaxed);
-        self.tell(&format!("  {path} {}", calling_line(tool)));
-    }
-
-    fn called(&self, path: &StepPath, tool: &ToolCall, outcome: &CallOutcome) {
-        self.tell(&format!("  {path}{}", called_line(tool, outcome)));
-    }
-
-    fn caveat(&self, path: &StepPath, what: &str) {
-        let mut caveats = self.caveats.lock().unwrap_or_else(PoisonError::into_inner);
-        caveats.insert(format!("step `{path}`: {what}"));
-    }
+/// Path of the step of an event; events of runs always have one.
+fn step(path: Option<&String>) -> &str {
+    path.map_or("", String::as_str)
 }

@@ -1,4 +1,4 @@
-//! The commands of the chat, carried out.
+//! Implementation of the chat commands.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -10,16 +10,18 @@ use cleveragents_domain::{Code, Role};
 use serde_json::json;
 
 use super::command::{COMMANDS, Command};
-use super::{Chat, Flow, Last, RECENT, agreed};
+use super::{Chat, Flow, Last, RECENT, is_confirmed};
 use crate::app::usage_error;
 use crate::arguments::Arguments;
-use crate::commands::planning::patch_preview;
+use crate::commands::plan::lifecycle::patch_preview;
 use crate::commands::{cost_cell, put_cost};
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Markdown, Panel, Report, Table, Timing, path_text};
+use crate::output::{
+    Cell, CommandError, Markdown, Panel, Report, Table, Timing, path_text, write_err,
+};
 
 impl Chat<'_> {
-    /// Does what was said, and says what was done.
+    /// Runs a chat command and reports the result.
     pub(super) fn act(&mut self, command: Command) -> Result<Flow, CommandError> {
         let timing = Timing::start();
         match command {
@@ -30,9 +32,9 @@ impl Chat<'_> {
                 let name = name.map(|name| name.parse()).transpose();
                 self.name = name.map_err(SessionError::Name)?;
                 self.session = None;
-                self.begin_anew();
+                self.reset_history();
                 self.print(
-                    &Report::new("chat new").ok("The next question begins a new session"),
+                    &Report::new("chat new").ok("The next message starts a new session"),
                     timing,
                 );
             }
@@ -51,32 +53,32 @@ impl Chat<'_> {
             }
             Command::Resume => self.ask(None)?,
             Command::Diff => self.diff(timing)?,
-            Command::Undo => self.take_back(timing)?,
+            Command::Undo => self.undo_turn(timing)?,
             Command::Apply { is_agreed } => self.apply(is_agreed, timing)?,
             Command::Cost => self.cost(timing)?,
             Command::Save(file) => self.save(&file, timing)?,
         }
-        Ok(Flow::GoOn)
+        Ok(Flow::Continue)
     }
 
-    fn begin_anew(&mut self) {
+    fn reset_history(&mut self) {
         self.last = Last::default();
         self.undo = None;
     }
 
-    /// The report of a command of the program.
+    /// Report of a command of the program.
     fn report(&self, words: &[&str]) -> Result<Option<Report>, CommandError> {
         let line = std::iter::once("agents").chain(words.iter().copied());
         let parsed = Arguments::try_parse_from(line).map_err(|error| usage_error(&error))?;
         crate::commands::run(self.context, parsed.command, false)
     }
 
-    /// Does what a command of the program does.
+    /// Runs a command of the program and prints its report.
     fn run(&mut self, words: &[&str], timing: Timing) -> Result<(), CommandError> {
         self.succeeded(words, timing).map(|_| ())
     }
 
-    /// The same, and whether it did what it was to do.
+    /// Like `run`; returns whether the command succeeded.
     fn succeeded(&mut self, words: &[&str], timing: Timing) -> Result<bool, CommandError> {
         let Some(report) = self.report(words)? else {
             return Ok(true);
@@ -94,7 +96,7 @@ impl Chat<'_> {
             let id = session.id.to_string();
             return self.run(&["session", "show", &id, "--recent", "0"], timing);
         }
-        let report = Report::new("chat session").ok("No session yet; the next question begins one");
+        let report = Report::new("chat session").ok("No session yet; the next message starts one");
         self.print(&report, timing);
         Ok(())
     }
@@ -104,9 +106,9 @@ impl Chat<'_> {
         let id = session.id.to_string();
         self.session = Some(session);
         self.name = None;
-        self.begin_anew();
+        self.reset_history();
         if self.context.printer.format().is_human() {
-            return self.look_back(RECENT);
+            return self.show_recent(RECENT);
         }
         self.run(&["session", "show", &id], timing)
     }
@@ -116,7 +118,7 @@ impl Chat<'_> {
             let name = self.conversation.use_actor(name)?;
             Report::new("chat model")
                 .data(json!({"model": name}))
-                .ok(format!("From now on {name} answers"))
+                .ok(format!("{name} answers from now on"))
         } else {
             let name = self.conversation.model_name(self.session.as_ref())?;
             Report::new("chat model")
@@ -129,10 +131,10 @@ impl Chat<'_> {
 
     fn history(&mut self, count: u64, timing: Timing) -> Result<(), CommandError> {
         let Some(session) = &self.session else {
-            return Err(nothing_said());
+            return Err(no_message());
         };
         if self.context.printer.format().is_human() {
-            return self.look_back(count);
+            return self.show_recent(count);
         }
         let (id, count) = (session.id.to_string(), count.to_string());
         self.run(&["session", "show", &id, "--recent", &count], timing)
@@ -142,7 +144,7 @@ impl Chat<'_> {
         if let Some(question) = &self.last.question {
             return Ok(question.clone());
         }
-        let session = self.session.as_ref().ok_or_else(nothing_said)?;
+        let session = self.session.as_ref().ok_or_else(no_message)?;
         let recent = self.sessions.view(session.id, 200)?.recent;
         let mut questions = recent
             .into_iter()
@@ -151,10 +153,10 @@ impl Chat<'_> {
         questions
             .next()
             .map(|message| message.content)
-            .ok_or_else(nothing_said)
+            .ok_or_else(no_message)
     }
 
-    /// The sandbox of the session, by name.
+    /// Name of the session's sandbox.
     fn sandbox(&self) -> Result<String, CommandError> {
         let named = match &self.session {
             Some(session) => self.conversation.sandbox_name(session.id),
@@ -194,12 +196,12 @@ impl Chat<'_> {
         Ok(())
     }
 
-    fn take_back(&mut self, timing: Timing) -> Result<(), CommandError> {
+    fn undo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
         let Some((sandbox, checkpoint)) = self.undo.clone() else {
             let sandbox = self.sandbox()?;
             return Err(
                 CommandError::usage("no turn of this chat changed the sandbox").with_hint(format!(
-                    "`agents sandbox rollback {sandbox}` goes back further"
+                    "`agents sandbox rollback {sandbox}` rolls back further"
                 )),
             );
         };
@@ -215,22 +217,22 @@ impl Chat<'_> {
         if !is_agreed && !self.is_talk {
             return Err(CommandError::new(
                 Code::ConfirmationNeeded,
-                "nobody is there to confirm this",
+                "confirmation needs a terminal",
             )
-            .with_hint("say `/apply --yes`"));
+            .with_hint("use `/apply --yes`"));
         }
         if !is_agreed {
             self.preview(&sandbox)?;
-            // Conflicts are shown, and nothing is left to agree to.
+            // With conflicts there is nothing to confirm.
             if !self.succeeded(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
                 return Ok(());
             }
-            if !agreed(
+            if !is_confirmed(
                 &self.stopper,
-                &format!("Carry this to your own files and close sandbox {sandbox}?"),
+                &format!("Apply these changes to your files and close sandbox {sandbox}?"),
             ) {
                 self.print(
-                    &Report::new("chat apply").ok("Not applied; nothing was changed"),
+                    &Report::new("chat apply").ok("Not applied; nothing changed"),
                     timing,
                 );
                 return Ok(());
@@ -242,7 +244,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Shows the beginning of what applying a sandbox would change.
+    /// Shows the start of the patch that applying a sandbox would apply.
     fn preview(&self, sandbox: &str) -> Result<(), CommandError> {
         let sandboxes = self.context.sandboxes()?;
         let mut open = sandboxes.open(sandbox)?;
@@ -254,13 +256,13 @@ impl Chat<'_> {
         }
         drop(open);
         let text = patch_preview(self.context, &patch, "/diff");
-        self.context.live.err(&text);
+        write_err(&text);
         Ok(())
     }
 
     fn cost(&self, timing: Timing) -> Result<(), CommandError> {
         let Some(session) = &self.session else {
-            return Err(nothing_said());
+            return Err(no_message());
         };
         let usage = self.sessions.get(session.id)?.usage;
         let is_known = self.sessions.is_cost_known(session.id)?;
@@ -295,8 +297,7 @@ pub(super) fn saved(
     answer: Option<&str>,
 ) -> Result<Report, CommandError> {
     let answer = answer.ok_or_else(|| {
-        CommandError::usage("nothing was answered in this chat yet")
-            .with_hint("ask something first")
+        CommandError::usage("this chat has no answer yet").with_hint("send a message first")
     })?;
     let folder = context.environment.working_folder();
     let path = folder.map_or_else(|| file.to_owned(), |folder| folder.join(file));
@@ -311,15 +312,15 @@ pub(super) fn saved(
                 format!("`{}` cannot be written", path.display()),
             )
             .caused_by(&error)
-            .with_hint("name a file that does not exist yet")
+            .with_hint("choose a file that does not exist")
         })?;
     Ok(Report::new("chat save")
         .data(json!({"file": path_text(&path), "bytes": answer.len() + 1}))
-        .ok(format!("The last answer is in {}", path.display())))
+        .ok(format!("Answer written to {}", path.display())))
 }
 
-pub(super) fn nothing_said() -> CommandError {
-    CommandError::usage("nothing was said in this chat yet").with_hint("ask something first")
+pub(super) fn no_message() -> CommandError {
+    CommandError::usage("this chat has no message yet").with_hint("send a message first")
 }
 
 pub(super) fn help() -> Report {
@@ -340,7 +341,7 @@ pub(super) fn help() -> Report {
         .data(json!({"commands": data}))
         .table(table)
         .info(
-            "a line that ends in \\, and what stands between two lines of ```, is one question; \
-         begin with // to ask something that begins with /",
+            "a line that ends in \\ continues on the next; lines between two lines of ``` are one message; \
+         start with // to send a message that starts with /",
         )
 }

@@ -1,4 +1,4 @@
-//! What can be said to the chat itself: everything that begins with `/`.
+//! Chat commands: lines that start with `/`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,6 @@ use cleveragents_domain::{Code, nearest};
 
 use crate::output::CommandError;
 
-/// A command of the chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
@@ -27,69 +26,61 @@ pub(super) enum Command {
     Multi,
 }
 
-/// What was said, and to whom.
+/// A line of input: a chat command, or a message for the model.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ChatInput {
     Command(Command),
     Question(String),
 }
 
-/// Each command: its name, what may follow it, and what it does.
+/// Name, arguments and description of each command.
 pub(super) const COMMANDS: [(&str, &str, &str); 16] = [
     ("help", "", "Show this list"),
     ("exit", "", "Leave; Ctrl-D does too"),
-    (
-        "new",
-        "[NAME]",
-        "Begin a new session with the next question",
-    ),
+    ("new", "[NAME]", "Start a new session with the next message"),
     (
         "session",
         "[list | NAME]",
-        "Show the session, list all, or go on with another one",
+        "Show the session, list all, or switch to another one",
     ),
-    (
-        "model",
-        "[NAME]",
-        "Show who answers, or let another model answer",
-    ),
+    ("model", "[NAME]", "Show or change the model"),
     ("models", "", "List the models whose provider has a key"),
     ("tools", "", "List the tools"),
     ("history", "[N]", "Show the last N messages"),
-    ("retry", "", "Ask the last question again"),
-    ("resume", "", "Go on with the turn that was interrupted"),
-    ("diff", "", "Show what changed in the sandbox"),
+    ("retry", "", "Send the last message again"),
+    ("resume", "", "Resume the interrupted turn"),
+    ("diff", "", "Show the changes in the sandbox"),
     (
         "undo",
         "",
-        "Take the sandbox back to where it was before the last turn",
+        "Roll the sandbox back to the state before the last turn",
     ),
     (
         "apply",
         "[--yes]",
-        "Carry the changes of the sandbox to your files",
+        "Apply the changes of the sandbox to your files",
     ),
-    ("cost", "", "Show what the session took and cost"),
+    ("cost", "", "Show usage and cost of the session"),
     ("save", "FILE", "Write the last answer to a new file"),
     (
         "multi",
         "",
-        "Write a question of several lines, until a line /end",
+        "Write a message of several lines, ended by a line /end",
     ),
 ];
 
-/// How many messages `/history` shows when not told.
+/// Default number of messages of `/history`.
 const HISTORY: u64 = 20;
 
-/// Reads what was said. `//` at the beginning says that it is no command; neither is a path.
-pub(super) fn parse(text: &str) -> Result<Heard, CommandError> {
+/// Parses a line. Text that starts with `//` and paths are messages, not commands.
+pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
     let trimmed = text.trim();
-    let question = || Heard::Question(text.to_owned());
+    let question = || ChatInput::Question(text.to_owned());
     let Some(rest) = trimmed.strip_prefix('/') else {
         return Ok(question());
     };
     if rest.starts_with('/') {
-        return Ok(Heard::Question(rest.to_owned()));
+        return Ok(ChatInput::Question(rest.to_owned()));
     }
     let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     if name.contains(|letter: char| !letter.is_alphanumeric() && letter != '-')
@@ -108,12 +99,10 @@ pub(super) fn parse(text: &str) -> Result<Heard, CommandError> {
         return Err(unknown(&name));
     };
     if takes.is_empty() && given.is_some() {
-        return Err(
-            CommandError::usage(format!("/{name} takes nothing after it"))
-                .with_hint(format!("say only `/{name}`")),
-        );
+        return Err(CommandError::usage(format!("/{name} takes no argument"))
+            .with_hint(format!("use `/{name}` alone")));
     }
-    Ok(Heard::Command(match *name {
+    Ok(ChatInput::Command(match *name {
         "exit" => Command::Exit,
         "new" => Command::New(given),
         "session" => Command::Session(given),
@@ -124,7 +113,7 @@ pub(super) fn parse(text: &str) -> Result<Heard, CommandError> {
             None => HISTORY,
             Some(number) => number.parse().map_err(|_| {
                 CommandError::usage(format!("`{number}` is not a number of messages"))
-                    .with_hint("say for example `/history 10`")
+                    .with_hint("use for example `/history 10`")
             })?,
         }),
         "retry" => Command::Retry,
@@ -136,14 +125,14 @@ pub(super) fn parse(text: &str) -> Result<Heard, CommandError> {
             Some("--yes" | "-y") => Command::Apply { is_agreed: true },
             Some(other) => {
                 return Err(
-                    CommandError::usage(format!("/apply does not know `{other}`"))
-                        .with_hint("say `/apply`, or `/apply --yes` to agree at once"),
+                    CommandError::usage(format!("/apply has no option `{other}`"))
+                        .with_hint("use `/apply`, or `/apply --yes` to skip the confirmation"),
                 );
             }
         },
         "cost" => Command::Cost,
         "save" => Command::Save(PathBuf::from(given.ok_or_else(|| {
-            CommandError::usage("/save needs the name of a file").with_hint("say `/save FILE`")
+            CommandError::usage("/save needs a file name").with_hint("use `/save FILE`")
         })?)),
         "multi" => Command::Multi,
         _ => Command::Help,
@@ -155,7 +144,7 @@ fn unknown(name: &str) -> CommandError {
     let hint = match nearest::best(name, known) {
         Some(near) => format!("did you mean `/{near}`? `/help` lists all"),
         None => {
-            "`/help` lists all; begin with `//` to ask something that begins with `/`".to_owned()
+            "`/help` lists all; start with `//` to send a message that starts with `/`".to_owned()
         }
     };
     CommandError::new(Code::Usage, format!("there is no command `/{name}`")).with_hint(hint)
@@ -163,12 +152,12 @@ fn unknown(name: &str) -> CommandError {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMANDS, Command, Heard, parse};
+    use super::{COMMANDS, ChatInput, Command, parse};
 
     fn command(text: &str) -> Command {
         match parse(text).expect("understood") {
-            Heard::Command(command) => command,
-            Heard::Question(question) => panic!("a question: {question}"),
+            ChatInput::Command(command) => command,
+            ChatInput::Question(question) => panic!("a message: {question}"),
         }
     }
 
@@ -208,7 +197,7 @@ mod tests {
         ] {
             assert_eq!(
                 parse(text).expect("understood"),
-                Heard::Question(question.to_owned())
+                ChatInput::Question(question.to_owned())
             );
         }
     }
@@ -217,13 +206,13 @@ mod tests {
     fn an_unknown_command_names_the_nearest() {
         let error = parse("/modle x").expect_err("unknown");
         assert!(
-            error.hint().expect("a hint").contains("/model"),
+            error.hint_text().expect("a hint").contains("/model"),
             "{error:?}"
         );
         assert!(
             parse("/xyzzy")
                 .expect_err("unknown")
-                .hint()
+                .hint_text()
                 .expect("a hint")
                 .contains("/help")
         );

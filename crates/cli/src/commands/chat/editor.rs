@@ -1,4 +1,4 @@
-//! [`Editor`]: the line at which a person types, with its history and completion.
+//! [`Editor`]: line editor of the chat, with history and completion.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -17,23 +17,23 @@ use rustyline::{
 };
 
 use super::command::COMMANDS;
-use super::input::{Reading, Said, is_whole, question};
+use super::input::{ReadOutcome, Reading, is_complete, question};
 use crate::context::Context;
 use crate::output::{CommandError, Paint, Tone, console, visible};
 
-/// How many questions are kept.
+/// Maximum number of lines in the history.
 const KEPT: usize = 1_000;
 
-/// Reads questions at a terminal.
+/// Reads messages at a terminal.
 pub(super) struct Editor {
-    line: rustyline::Editor<Knowledge, FileHistory>,
+    line: rustyline::Editor<Completions, FileHistory>,
     history: PathBuf,
     redactor: Redactor,
     paint: Paint,
 }
 
-/// What the editor knows of what is typed.
-struct Knowledge {
+/// Completion candidates and prompt state of the editor.
+struct Completions {
     reading: Reading,
     models: Vec<String>,
     sessions: Vec<String>,
@@ -51,7 +51,7 @@ impl Editor {
             .build();
         let mut line = rustyline::Editor::with_config(config).map_err(|error| unusable(&error))?;
         let models = context.models(None)?;
-        line.set_helper(Some(Knowledge {
+        line.set_helper(Some(Completions {
             reading: Reading::Usual,
             models: models
                 .list()
@@ -67,7 +67,7 @@ impl Editor {
             EventHandler::Simple(Cmd::Newline),
         );
         let history = context.home.chat_history();
-        // Without its history the chat is still a chat.
+        // The chat also works without a history.
         let _missing = line.load_history(&history);
         Ok(Self {
             line,
@@ -77,19 +77,23 @@ impl Editor {
         })
     }
 
-    /// The sessions that can be named now.
-    pub(super) fn know_sessions(&mut self, names: Vec<String>) {
+    /// Sets the session names that can be completed.
+    pub(super) fn set_session_names(&mut self, names: Vec<String>) {
         if let Some(knowledge) = self.line.helper_mut() {
             knowledge.sessions = names;
         }
     }
 
-    pub(super) fn next(&mut self, prompt: &str, reading: Reading) -> Result<Said, CommandError> {
+    pub(super) fn next(
+        &mut self,
+        prompt: &str,
+        reading: Reading,
+    ) -> Result<ReadOutcome, CommandError> {
         if let Some(knowledge) = self.line.helper_mut() {
             knowledge.reading = reading;
         }
         let raw = visible(prompt).into_owned();
-        let prompt = Painted {
+        let prompt = ColouredPrompt {
             styled: self.paint.text(Tone::Title, &raw),
             raw,
         };
@@ -98,31 +102,31 @@ impl Editor {
         drop(held);
         let typed = match typed {
             Ok(typed) => typed,
-            Err(ReadlineError::Interrupted) => return Ok(Said::Interrupted),
-            Err(ReadlineError::Eof) => return Ok(Said::End),
+            Err(ReadlineError::Interrupted) => return Ok(ReadOutcome::Interrupted),
+            Err(ReadlineError::Eof) => return Ok(ReadOutcome::End),
             Err(error) => return Err(unusable(&error)),
         };
         let text = question(&typed, reading);
         Ok(match self.keep(&typed) {
-            None => Said::Text(text),
-            Some(note) => Said::Kept(text, note),
+            None => ReadOutcome::Text(text),
+            Some(note) => ReadOutcome::Kept(text, note),
         })
     }
 
-    /// Adds what was typed to the history, unless it tells a secret.
+    /// Adds the line to the history, unless it contains a secret. Returns a warning.
     fn keep(&mut self, typed: &str) -> Option<&'static str> {
         if typed.trim().is_empty() {
             return None;
         }
         if looks_secret(typed) || self.redactor.text(typed) != typed {
-            return Some("not kept in the history of lines: it looks as if it held a secret");
+            return Some("not added to the line history: it seems to contain a secret");
         }
         let kept = self
             .line
             .add_history_entry(typed)
             .and_then(|_| self.line.append_history(&self.history));
         kept.err()
-            .map(|_| "the history of lines in the home folder cannot be written")
+            .map(|_| "the line history in the home folder cannot be written")
     }
 }
 
@@ -131,12 +135,12 @@ fn unusable(error: &ReadlineError) -> CommandError {
 }
 
 /// A prompt with and without colours.
-struct Painted {
+struct ColouredPrompt {
     raw: String,
     styled: String,
 }
 
-impl Prompt for Painted {
+impl Prompt for ColouredPrompt {
     fn raw(&self) -> &str {
         &self.raw
     }
@@ -146,7 +150,7 @@ impl Prompt for Painted {
     }
 }
 
-/// Ctrl-C clears a line that holds something.
+/// Ctrl-C clears a line that is not empty.
 struct ClearFirst;
 
 impl ConditionalEventHandler for ClearFirst {
@@ -165,7 +169,7 @@ impl ConditionalEventHandler for ClearFirst {
     }
 }
 
-impl Completer for Knowledge {
+impl Completer for Completions {
     type Candidate = Pair;
 
     fn complete(
@@ -178,8 +182,8 @@ impl Completer for Knowledge {
     }
 }
 
-impl Knowledge {
-    /// Where the word begins that can be completed, and what it can become.
+impl Completions {
+    /// Start of the word to complete, and its completions.
     fn candidates(&self, typed: &str) -> (usize, Vec<Pair>) {
         let Some(rest) = typed.strip_prefix('/') else {
             return (typed.len(), Vec::new());
@@ -204,7 +208,7 @@ impl Knowledge {
 fn fitting(known: impl Iterator<Item = String>, word: &str) -> Vec<Pair> {
     known
         .filter(|name| name.starts_with(word))
-        // Names come from people, and are printed by the editor as they are.
+        // Names are user input, and the editor prints them unescaped.
         .filter(|name| matches!(visible(name), Cow::Borrowed(_)))
         .map(|name| Pair {
             display: name.trim_end().to_owned(),
@@ -213,9 +217,9 @@ fn fitting(known: impl Iterator<Item = String>, word: &str) -> Vec<Pair> {
         .collect()
 }
 
-impl Validator for Knowledge {
+impl Validator for Completions {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        Ok(if is_whole(context.input(), self.reading) {
+        Ok(if is_complete(context.input(), self.reading) {
             ValidationResult::Valid(None)
         } else {
             ValidationResult::Incomplete
@@ -223,21 +227,21 @@ impl Validator for Knowledge {
     }
 }
 
-impl Hinter for Knowledge {
+impl Hinter for Completions {
     type Hint = String;
 }
 
-impl Highlighter for Knowledge {}
+impl Highlighter for Completions {}
 
-impl Helper for Knowledge {}
+impl Helper for Completions {}
 
 #[cfg(test)]
 mod tests {
-    use super::{Knowledge, Reading};
+    use super::{Completions, Reading};
 
     #[test]
     fn commands_models_and_sessions_are_completed() {
-        let knowledge = Knowledge {
+        let knowledge = Completions {
             reading: Reading::Usual,
             models: vec!["openai/gpt-5.1".to_owned(), "groq/llama".to_owned()],
             sessions: vec!["weekly plan".to_owned(), "bad\u{1b}[2J".to_owned()],

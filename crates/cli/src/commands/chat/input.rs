@@ -1,8 +1,8 @@
-//! How lines become questions, at a terminal and from a pipe.
+//! Assembles lines of input into messages, at a terminal and from a pipe.
 //!
-//! A line is a question. It goes on with the next one when it ends in `\`, and until the closing line when
-//! it opens a block with ```` ``` ````. A block that is the whole question and names no language is there
-//! only to hold it together: its marks are taken away.
+//! A line is a message. It continues on the next line if it ends in `\\`, and up to the closing
+//! line if it opens a block with ```` ``` ````. The fences are removed if the block is the whole
+//! message and has no language.
 
 use std::io::{BufRead as _, Read as _};
 
@@ -13,30 +13,30 @@ use crate::output::CommandError;
 
 const FENCE: &str = "```";
 
-/// The line that ends what `/multi` began.
+/// The line that ends the input of `/multi`.
 pub(super) const END: &str = "/end";
 
-/// How the next question is read.
+/// How the next message is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Usual,
-    /// Until a line that holds only `/end`.
+    /// Until a line `/end`.
     Multi,
 }
 
-/// What came.
+/// Result of reading one message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ReadOutcome {
     Text(String),
-    /// The same, with something to know about it.
+    /// A message with a warning about it.
     Kept(String, &'static str),
     /// Ctrl-C at an empty prompt.
     Interrupted,
     End,
 }
 
-/// Whether more lines belong to it.
-pub(super) fn is_whole(text: &str, reading: Reading) -> bool {
+/// Whether the text is a complete message.
+pub(super) fn is_complete(text: &str, reading: Reading) -> bool {
     if reading == Reading::Multi {
         return text
             .lines()
@@ -50,19 +50,19 @@ pub(super) fn is_whole(text: &str, reading: Reading) -> bool {
         if is_open {
             is_open = line.trim() != FENCE;
         } else {
-            is_open = opens(line);
+            is_open = opens_block(line);
         }
     }
     !is_open && !goes_on
 }
 
-fn opens(line: &str) -> bool {
+fn opens_block(line: &str) -> bool {
     line.trim_start()
         .strip_prefix(FENCE)
         .is_some_and(|info| !info.contains('`'))
 }
 
-/// The question that lines make.
+/// Joins the lines of a message and removes continuation marks and fences.
 pub(super) fn question(text: &str, reading: Reading) -> String {
     if reading == Reading::Multi {
         let lines: Vec<&str> = text.lines().collect();
@@ -87,50 +87,50 @@ pub(super) fn question(text: &str, reading: Reading) -> String {
         is_open = if is_open {
             line.trim() != FENCE
         } else {
-            opens(line)
+            opens_block(line)
         };
         whole.push(bare);
     }
     whole.join("\n")
 }
 
-/// Reads questions from standard input, which is no terminal.
-pub(super) struct Piped {
+/// Reads messages from standard input that is not a terminal.
+pub(super) struct PipeReader {
     limit: usize,
 }
 
-impl Piped {
-    /// Questions of at most so many bytes.
+impl PipeReader {
+    /// `limit` is the maximum message size in bytes.
     pub(super) const fn new(limit: usize) -> Self {
         Self { limit }
     }
 
-    pub(super) fn next(&mut self, reading: Reading) -> Result<Said, CommandError> {
+    pub(super) fn next(&mut self, reading: Reading) -> Result<ReadOutcome, CommandError> {
         let mut text = String::new();
-        let mut is_begun = false;
+        let mut is_started = false;
         while let Some(line) = self.line()? {
-            if is_begun {
+            if is_started {
                 text.push('\n');
             }
-            is_begun = true;
+            is_started = true;
             text.push_str(&line);
             if text.len() > self.limit {
                 return Err(self.too_large(text.len()));
             }
-            if is_whole(&text, reading) {
+            if is_complete(&text, reading) {
                 break;
             }
         }
-        Ok(if is_begun {
-            Said::Text(question(&text, reading))
+        Ok(if is_started {
+            ReadOutcome::Text(question(&text, reading))
         } else {
-            Said::End
+            ReadOutcome::End
         })
     }
 
     fn line(&self) -> Result<Option<String>, CommandError> {
         let mut bytes = Vec::new();
-        // One more than may be, so that a line without end is noticed.
+        // One byte more than the limit, to detect a longer line.
         let most = self.limit as u64 + 3;
         let read = std::io::stdin()
             .lock()
@@ -147,8 +147,8 @@ impl Piped {
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             let byte = error.utf8_error().valid_up_to();
-            let message = format!("a line is not valid UTF-8 from its byte {byte} on");
-            CommandError::new(Code::InvalidUtf8, message).with_hint("give the text as UTF-8")
+            let message = format!("a line is not valid UTF-8 at byte {byte}");
+            CommandError::new(Code::InvalidUtf8, message).with_hint("convert the text to UTF-8")
         })?;
         let line = text.strip_suffix('\n').unwrap_or(&text);
         Ok(Some(line.strip_suffix('\r').unwrap_or(line).to_owned()))
@@ -162,10 +162,10 @@ impl Piped {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reading, is_whole, question};
+    use super::{Reading, is_complete, question};
 
     fn read(text: &str) -> Option<String> {
-        is_whole(text, Reading::Usual).then(|| question(text, Reading::Usual))
+        is_complete(text, Reading::Usual).then(|| question(text, Reading::Usual))
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backslash_goes_on_with_the_next_line() {
+    fn a_backslash_continues_on_the_next_line() {
         assert_eq!(read("first\\"), None);
         assert_eq!(read("first\\\nsecond").as_deref(), Some("first\nsecond"));
         assert_eq!(read("first\\\nsecond\\"), None);
@@ -200,9 +200,9 @@ mod tests {
     #[test]
     fn multi_ends_with_its_own_line() {
         let text = "a\n\n```\nb";
-        assert!(!is_whole(text, Reading::Multi));
+        assert!(!is_complete(text, Reading::Multi));
         let ended = format!("{text}\n/end");
-        assert!(is_whole(&ended, Reading::Multi));
+        assert!(is_complete(&ended, Reading::Multi));
         assert_eq!(question(&ended, Reading::Multi), text);
     }
 }

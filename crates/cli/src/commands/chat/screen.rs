@@ -1,35 +1,33 @@
-//! [`Screen`]: what is seen of a turn while it runs, and of what was said before.
+//! [`Screen`]: output of a turn while it runs, and of earlier messages.
 //!
-//! The answer goes to standard output, everything else to standard error. At a terminal the block that is
-//! still being written is previewed on one line, which makes way for the block when it is whole.
+//! The answer goes to standard output, everything else to standard error. On a terminal, one line
+//! previews the incomplete block and is replaced by the block when it is complete.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cleveragents_application::{Interrupted, TurnObserver};
+use cleveragents_application::session_operations::TurnResult;
+use cleveragents_application::{AgentEvent, Observer, ToolCallStatus};
 use cleveragents_domain::{Message, MessageState, Role, Session};
-use cleveragents_models::{Retry, ToolCall};
-use cleveragents_tools::CallOutcome;
 
-use crate::commands::call_view::files_changed;
 use crate::commands::turn_view::{
-    TurnView, called_line, calling_line, recovered_line, retry_line, short,
+    call_finished_line, call_started_line, compacted_line, recovered_line, retry_line, short,
 };
 use crate::commands::{cost_cell, counted};
 use crate::output::{Markdown, Printer, Tone, console, visible, visible_lines, width};
 
-/// How many bytes at the end of a text a preview looks at.
+/// Number of bytes at the end of a text that a preview uses.
 const PREVIEWED: usize = 1_000;
 
-/// How many changed files are named.
+/// Maximum number of changed files to list.
 const NAMED_FILES: usize = 5;
 
 /// Shows turns.
 pub(super) struct Screen {
     printer: Printer,
-    /// Whether the block that is being written is previewed.
+    /// Whether the incomplete block is previewed.
     previews: bool,
     state: Mutex<State>,
 }
@@ -38,10 +36,10 @@ struct State {
     started: Instant,
     markdown: Markdown,
     thought: String,
-    /// Whether the line of the cursor holds a preview.
+    /// Whether the current line is a preview.
     is_previewed: bool,
-    /// Whether the line of the cursor holds text that has not ended.
-    is_begun: bool,
+    /// Whether the current line has unfinished text.
+    is_started: bool,
 }
 
 impl Screen {
@@ -56,7 +54,7 @@ impl Screen {
                 markdown: Markdown::new(paint, columns),
                 thought: String::new(),
                 is_previewed: false,
-                is_begun: false,
+                is_started: false,
             }),
         }
     }
@@ -65,7 +63,7 @@ impl Screen {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A turn begins.
+    /// Starts a turn.
     pub(super) fn begin(&self) {
         self.state().started = Instant::now();
     }
@@ -74,18 +72,18 @@ impl Screen {
         self.state().started.elapsed()
     }
 
-    /// The turn is over, whole or not: shows what is left of the answer.
+    /// Ends the turn and prints the rest of the answer.
     pub(super) fn end(&self) {
         self.finish(&mut self.state());
     }
 
-    /// Shows the rest of what the model said, so that something else can follow.
+    /// Prints the rest of the answer, so that other output can follow.
     fn finish(&self, state: &mut State) {
         self.erase(state);
         state.thought.clear();
         let rest = state.markdown.finish();
         self.write(&rest);
-        if std::mem::take(&mut state.is_begun) {
+        if std::mem::take(&mut state.is_started) {
             self.write("\n");
         }
     }
@@ -96,13 +94,13 @@ impl Screen {
         }
     }
 
-    /// Writes text that is safe for a terminal.
+    /// Writes text that is already escaped for a terminal.
     fn write(&self, text: &str) {
         if text.is_empty() || !self.printer.format().is_human() {
             return;
         }
         let mut out = std::io::stdout().lock();
-        // Whoever closed the pipe does not want to see it.
+        // The reader closed the pipe.
         let _closed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         console::wrote(text);
     }
@@ -113,7 +111,7 @@ impl Screen {
         }
         self.erase(state);
         let (paint, columns) = self.printer.canvas();
-        // Only its end is seen, so only that is worth the work.
+        // Only the end of the text is visible, so only the end is processed.
         let from = text.ceil_char_boundary(text.len().saturating_sub(PREVIEWED));
         let words: Vec<&str> = text[from..].split_whitespace().collect();
         let line = words.join(" ");
@@ -123,12 +121,12 @@ impl Screen {
         state.is_previewed = true;
     }
 
-    /// Tells something besides the answer.
+    /// Prints a note to standard error.
     pub(super) fn note(&self, text: &str) {
-        self.tell(text, Tone::Muted);
+        self.print_note(text, Tone::Muted);
     }
 
-    fn tell(&self, text: &str, tone: Tone) {
+    fn print_note(&self, text: &str, tone: Tone) {
         if !self.printer.format().is_human() {
             return;
         }
@@ -139,41 +137,36 @@ impl Screen {
         let _closed = writeln!(err, "{line}");
     }
 
-    /// What a turn took, and what it changed.
-    pub(super) fn summary(&self, told: &TurnView<'_>) {
-        let report = told.report;
-        if let Some(left) = report
-            .interrupted
-            .as_ref()
-            .filter(|left| !left.doubtful.is_empty())
-        {
+    /// Shows usage, cost and changes of a turn.
+    pub(super) fn summary(&self, result: &TurnResult) {
+        let interrupted = result.interrupted.as_ref();
+        if let Some(left) = interrupted.filter(|left| !left.doubtful.is_empty()) {
             let text = format!(
-                "warning: an earlier turn was interrupted in the middle of {}: look whether it took effect",
+                "warning: an earlier turn was interrupted during {}: its outcome is unknown, check whether it took effect",
                 left.doubtful.join(", ")
             );
-            self.tell(&text, Tone::Warn);
+            self.print_note(&text, Tone::Warn);
         }
-        for caveat in report.caveats() {
-            self.tell(&format!("warning: {caveat}"), Tone::Warn);
+        for caveat in &result.caveats {
+            self.print_note(&format!("warning: {caveat}"), Tone::Warn);
         }
-        let usage = report.usage;
-        let cost = format!(
-            "cost {}",
-            cost_cell(usage.cost_micro_usd, !report.is_cost_partial).text()
-        );
+        let usage = &result.usage;
+        let (cost, is_known) = usage.known_cost();
+        let cost = format!("cost {}", cost_cell(cost, is_known).text());
         let mut line = format!(
             "{} in, {} out · {cost} · {:.1} s",
             counted(usage.input_tokens.0, "token"),
             usage.output_tokens.0,
-            told.elapsed.as_secs_f64()
+            usage.duration_s
         );
-        if !report.calls.is_empty() {
+        if usage.tool_calls > 0 {
             line.push_str(" · ");
-            line.push_str(&counted(report.calls.len(), "call"));
+            line.push_str(&counted(usage.tool_calls, "call"));
         }
         self.note(&line);
-        let files = files_changed(report.calls.iter().map(|(_, outcome)| outcome));
-        if let Some(sandbox) = told.sandbox.filter(|_| !files.is_empty()) {
+        let files = &result.files_changed;
+        let sandbox = result.sandbox.as_ref();
+        if let Some(sandbox) = sandbox.filter(|_| !files.is_empty()) {
             let mut named = files
                 .iter()
                 .take(NAMED_FILES)
@@ -188,12 +181,12 @@ impl Screen {
                 let _never_fails = write!(named, " and {more} more");
             }
             self.note(&format!(
-                "changed in sandbox {sandbox}: {named} · /diff shows it, /apply takes it, /undo takes it back"
+                "changed in sandbox {sandbox}: {named} · /diff shows, /apply applies, /undo rolls back"
             ));
         }
     }
 
-    /// What was said in a session before.
+    /// Shows earlier messages of a session.
     pub(super) fn messages(&self, session: &Session, messages: &[Message]) {
         let named = session.name.as_ref().map(|name| format!(" {name}"));
         let shown = match messages.len() as u64 {
@@ -239,7 +232,7 @@ impl Screen {
     }
 }
 
-/// The end of a text that takes at most so many columns.
+/// Longest suffix of a text that fits into `columns`.
 fn tail(text: &str, columns: usize) -> &str {
     let mut start = text.len();
     for (at, _) in text.char_indices().rev() {
@@ -251,15 +244,11 @@ fn tail(text: &str, columns: usize) -> &str {
     &text[start..]
 }
 
-impl TurnObserver for Screen {
-    fn waiting(&self) {
-        self.note("waiting for another turn of this session …");
-    }
-
-    fn text(&self, piece: &str) {
+impl Screen {
+    fn show_text(&self, piece: &str) {
         let mut state = self.state();
         if !self.printer.draws() {
-            state.is_begun = !piece.ends_with('\n');
+            state.is_started = !piece.ends_with('\n');
             self.write(&visible_lines(piece));
             return;
         }
@@ -275,7 +264,7 @@ impl TurnObserver for Screen {
         }
     }
 
-    fn reasoning(&self, piece: &str) {
+    fn show_reasoning(&self, piece: &str) {
         let mut state = self.state();
         state.thought.push_str(piece);
         let excess = state.thought.len().saturating_sub(PREVIEWED);
@@ -285,31 +274,57 @@ impl TurnObserver for Screen {
         self.preview(&mut state, &thought);
     }
 
-    fn retrying(&self, retry: &Retry, shown: bool) {
-        self.state().thought.clear();
-        self.tell(&retry_line(retry, shown), Tone::Warn);
-    }
-
-    fn step(&self, _number: u32) {
+    fn show_model_call(&self) {
         let mut state = self.state();
         self.finish(&mut state);
         self.preview(&mut state, "thinking");
     }
+}
 
-    fn calling(&self, call: &ToolCall) {
-        self.note(&calling_line(call));
+impl Observer for Screen {
+    fn event(&self, event: &AgentEvent) {
+        match event {
+            AgentEvent::WaitingForSession => {
+                self.note("waiting for another turn of this session …");
+            }
+            AgentEvent::Text { text, .. } => self.show_text(text),
+            AgentEvent::Reasoning { text, .. } => self.show_reasoning(text),
+            AgentEvent::Retry {
+                message,
+                answer_restarts,
+                ..
+            } => {
+                self.state().thought.clear();
+                self.print_note(&retry_line(message, *answer_restarts), Tone::Warn);
+            }
+            AgentEvent::Compacted {
+                tokens_before,
+                tokens_after,
+                ..
+            } => self.print_note(&compacted_line(*tokens_before, *tokens_after), Tone::Muted),
+            AgentEvent::ModelCall { .. } => self.show_model_call(),
+            AgentEvent::ToolCallStarted {
+                tool, arguments, ..
+            } => self.note(&call_started_line(tool, arguments)),
+            AgentEvent::ToolCallFinished {
+                tool,
+                status,
+                message,
+                ..
+            } => {
+                let tone = match status {
+                    ToolCallStatus::Succeeded => Tone::Muted,
+                    ToolCallStatus::Failed | ToolCallStatus::Refused => Tone::Warn,
+                };
+                self.print_note(&call_finished_line(tool, *status, message.as_deref()), tone);
+            }
+            AgentEvent::TurnRecovered { resumed, .. } => self.note(recovered_line(*resumed)),
+            _ => {}
+        }
     }
 
-    fn called(&self, call: &ToolCall, outcome: &CallOutcome) {
-        let tone = match outcome {
-            CallOutcome::Succeeded(_) => Tone::Muted,
-            CallOutcome::Failed(_) | CallOutcome::Refused(_) => Tone::Warn,
-        };
-        self.tell(&called_line(call, outcome), tone);
-    }
-
-    fn recovered(&self, interrupted: &Interrupted) {
-        self.note(recovered_line(interrupted));
+    fn is_watching(&self) -> bool {
+        self.printer.format().is_human()
     }
 }
 

@@ -1,8 +1,8 @@
-//! [`Stopper`]: what signals do in a chat.
+//! [`Stopper`]: signal handling of a chat.
 //!
-//! While a turn runs, Ctrl-C stops it and the chat goes on; at the prompt Ctrl-C is a key like others. What
-//! is to end the program ends it after the turn, or at once when none runs, and leaves the terminal as it
-//! was.
+//! While a turn runs, Ctrl-C stops it and the chat continues; at the prompt, Ctrl-C is an ordinary
+//! key. Other termination signals end the program after the turn, or at once if no turn runs, and
+//! restore the terminal.
 
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,35 +17,35 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::output::CommandError;
 
-/// Stops what runs.
+/// Cancels the running turn on signals.
 pub(super) struct Stopper {
-    shared: Arc<Shared>,
+    shared: Arc<SignalTarget>,
     handle: Handle,
 }
 
-struct Shared {
+struct SignalTarget {
     running: Mutex<Option<(Cancel, CancellationToken)>>,
     is_leaving: AtomicBool,
     /// Whether Ctrl-C stops only the turn.
     is_talk: bool,
-    /// The terminal before a line editor changed it.
+    /// Terminal settings from before the line editor changed them.
     terminal: Option<Termios>,
 }
 
-/// Something that signals stop until this is dropped.
+/// An operation that signals cancel until this guard is dropped.
 pub(super) struct Running {
     pub(super) cancel: Cancel,
     pub(super) stop: CancellationToken,
-    shared: Arc<Shared>,
+    shared: Arc<SignalTarget>,
 }
 
 impl Stopper {
-    /// Watches signals; in a talk Ctrl-C stops the turn alone.
+    /// Watches signals. If `is_talk`, Ctrl-C stops only the turn.
     pub(super) fn watch(is_talk: bool) -> Result<Self, CommandError> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| {
             CommandError::internal("signals cannot be watched").caused_by(&error)
         })?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SignalTarget {
             running: Mutex::default(),
             is_leaving: AtomicBool::new(false),
             is_talk,
@@ -55,13 +55,13 @@ impl Stopper {
         let watched = Arc::clone(&shared);
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                watched.heed(signal);
+                watched.handle_signal(signal);
             }
         });
         Ok(Self { shared, handle })
     }
 
-    /// Something begins that signals are to stop.
+    /// Registers an operation that signals cancel.
     pub(super) fn begin(&self) -> Running {
         let running = Running {
             cancel: Cancel::new(),
@@ -72,7 +72,7 @@ impl Stopper {
         running
     }
 
-    /// Whether a signal asked for the end of the program.
+    /// Whether a signal requested the end of the program.
     pub(super) fn is_leaving(&self) -> bool {
         self.shared.is_leaving.load(Ordering::SeqCst)
     }
@@ -90,12 +90,12 @@ impl Drop for Running {
     }
 }
 
-impl Shared {
+impl SignalTarget {
     fn running(&self) -> MutexGuard<'_, Option<(Cancel, CancellationToken)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heed(&self, signal: i32) {
+    fn handle_signal(&self, signal: i32) {
         let stops_only = signal == SIGINT && self.is_talk;
         if !stops_only {
             self.is_leaving.store(true, Ordering::SeqCst);
@@ -107,10 +107,10 @@ impl Shared {
         } else if !stops_only {
             if let Some(terminal) = &self.terminal {
                 let stdin = std::io::stdin();
-                // A terminal that is gone needs nothing.
+                // A closed terminal needs no reset.
                 let _gone = tcsetattr(stdin.as_fd(), OptionalActions::Now, terminal);
             }
-            // Everything is stored already; when this fails the next signal tries again.
+            // All data is stored; if this fails, the next signal tries again.
             let _ended = emulate_default_handler(signal);
         }
     }

@@ -1,4 +1,4 @@
-//! The project of the story: a small shop in a git repository, with a test that fails.
+//! The example project: a small shop in a git repository, with a failing test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,21 +6,21 @@ use std::process::{Command, Stdio};
 use cleveragents_domain::ContentHash;
 use serde_json::json;
 
-use super::{Stop, Tour, broken, failure, text};
+use super::{Demo, StepResult, failure, text, violated};
 use crate::output::CommandError;
 
-/// The model of the tour: a script in its folder.
+/// Model of the demo: a script in its folder.
 pub(super) const MODEL: &str = "scripted/model.yaml";
 
-/// The project and the action of the story.
+/// Project and action of the demo.
 pub(super) const PROJECT: &str = "local/shop";
 pub(super) const ACTION: &str = "local/fix-tests";
 
-/// The file that is mended, and the test that judges it.
+/// The file that the plan fixes, and its test.
 pub(super) const CODE: &str = "price.sh";
 const TEST: &str = "test.sh";
 
-/// A file of the folder `examples`: the story is one that people can try themselves.
+/// A file below `examples`, which users can also try themselves.
 macro_rules! example {
     ($path:literal) => {
         include_str!(concat!(
@@ -31,21 +31,21 @@ macro_rules! example {
     };
 }
 
-/// What is written beside the repository, for the commands of the tour.
+/// Files next to the repository that the commands of the demo read.
 const FILES: [(&str, &str); 3] = [
     ("model.yaml", example!("models/shop.yaml")),
     ("action.yaml", example!("actions/fix-tests.yaml")),
     ("validation.yaml", example!("validations/tests.yaml")),
 ];
 
-/// What a run of the tests came to.
-pub(super) struct Tested {
+/// Result of a test run.
+pub(super) struct TestRun {
     pub(super) passed: bool,
     pub(super) last_line: String,
 }
 
-impl Tour {
-    /// The folder of the user in the story.
+impl Demo {
+    /// The user's folder in the demo.
     pub(super) fn shop(&self) -> PathBuf {
         self.home.join("shop")
     }
@@ -65,18 +65,21 @@ impl Tour {
             .output()
             .map_err(|error| {
                 failure("run git, which the demo needs", &error)
-                    .with_hint("install git and try again")
+                    .with_hint("install git and repeat the command")
             })?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(broken(&format!("git {}: {said}", arguments.join(" "))));
+            let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(violated(&format!(
+                "git {}: {output_text}",
+                arguments.join(" ")
+            )));
         }
         Ok(String::from_utf8_lossy(&output.stdout)
             .trim_end()
             .to_owned())
     }
 
-    /// Everything a reader of the user's folder sees, as one hash: content and what git says of it.
+    /// Hash of the user's folder: content and `git status`.
     pub(super) fn fingerprint(&self) -> Result<ContentHash, CommandError> {
         let mut all = self.git(&["rev-parse", "HEAD"])?;
         all.push_str(&self.git(&["status", "--porcelain"])?);
@@ -90,22 +93,22 @@ impl Tour {
             all.push_str(&path.display().to_string());
             all.push_str(&read(&path)?);
         }
-        Ok(ContentHash::of(all.as_bytes()))
+        Ok(ContentHash::of_bytes(all.as_bytes()))
     }
 }
 
 /// Runs the tests in a folder.
-pub(super) fn tested(folder: &Path) -> Result<Tested, CommandError> {
+pub(super) fn run_tests(folder: &Path) -> Result<TestRun, CommandError> {
     let output = Command::new("sh")
         .arg(TEST)
         .current_dir(folder)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| failure("run a test", &error))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Tested {
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(TestRun {
         passed: output.status.success(),
-        last_line: said.lines().last().unwrap_or_default().to_owned(),
+        last_line: output_text.lines().last().unwrap_or_default().to_owned(),
     })
 }
 
@@ -117,26 +120,26 @@ pub(super) fn write(path: &Path, content: &str) -> Result<(), CommandError> {
     std::fs::write(path, content).map_err(|error| failure("write a file", &error))
 }
 
-/// Makes the repository, and tells the program about it.
-pub(super) fn has_a_failing_test(tour: &Tour) -> Result<Stop, CommandError> {
-    let shop = tour.shop();
-    std::fs::create_dir(&shop).map_err(|error| failure("make a folder", &error))?;
+/// Creates the repository and registers it.
+pub(super) fn has_a_failing_test(demo: &Demo) -> Result<StepResult, CommandError> {
+    let shop = demo.shop();
+    std::fs::create_dir(&shop).map_err(|error| failure("create a folder", &error))?;
     for (name, content) in FILES {
-        write(&tour.home.join(name), content)?;
+        write(&demo.home.join(name), content)?;
     }
     write(&shop.join(CODE), example!("shop/price.sh"))?;
     write(&shop.join(TEST), example!("shop/test.sh"))?;
-    tour.git(&["init", "-q"])?;
-    tour.git(&["add", "."])?;
-    tour.git(&["commit", "-qm", "A shop"])?;
-    let before = tested(&shop)?;
+    demo.git(&["init", "-q"])?;
+    demo.git(&["add", "."])?;
+    demo.git(&["commit", "-qm", "A shop"])?;
+    let before = run_tests(&shop)?;
     if before.passed {
-        return Err(broken("the test passes before anything is done"));
+        return Err(violated("the test passes before the plan runs"));
     }
     let resource = "local/shop";
-    tour.agents(&["resource", "add", "git-checkout", "shop", "--path", "shop"])?;
-    tour.agents(&["project", "create", PROJECT, "--resource", resource])?;
-    tour.agents(&["validation", "add", "--config", "validation.yaml"])?;
+    demo.agents(&["resource", "add", "git-checkout", "shop", "--path", "shop"])?;
+    demo.agents(&["project", "create", PROJECT, "--resource", resource])?;
+    demo.agents(&["validation", "add", "--config", "validation.yaml"])?;
     let attach = [
         "validation",
         "attach",
@@ -145,20 +148,20 @@ pub(super) fn has_a_failing_test(tour: &Tour) -> Result<Stop, CommandError> {
         resource,
         "local/tests",
     ];
-    tour.agents(&attach)?;
-    tour.agents(&["action", "create", "--config", "action.yaml"])?;
-    let action = tour.agents(&["action", "show", ACTION])?;
-    let attached = tour.agents(&["validation", "attachments", "--project", PROJECT])?;
+    demo.agents(&attach)?;
+    demo.agents(&["action", "create", "--config", "action.yaml"])?;
+    let action = demo.agents(&["action", "show", ACTION])?;
+    let attached = demo.agents(&["validation", "attachments", "--project", PROJECT])?;
     let count = attached["attachments"].as_array().map_or(0, Vec::len);
     if count != 1 {
-        return Err(broken("the validation is not attached"));
+        return Err(violated("the validation is not attached"));
     }
     let done = text(&action["action"]["definition_of_done"]);
-    Ok(Stop {
+    Ok(StepResult {
         title: "A project with a failing test",
-        promise: "An action says when work is done; validations say whether it is, whoever did it",
+        promise: "An action defines when work is done; validations check the result of every plan",
         seen: format!(
-            "the test ends with `{}`; the action {ACTION} wants: {}; the validation local/tests judges its plans",
+            "the test prints `{}`; definition of done of {ACTION}: {}; local/tests validates its plans",
             before.last_line,
             done.trim().trim_start_matches("- ")
         ),

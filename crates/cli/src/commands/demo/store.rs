@@ -1,4 +1,4 @@
-//! The stops about the store: what everything else stands on.
+//! Demo steps about the database.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Barrier};
 use cleveragents_domain::{Metadata, Role, Sequence};
 use serde_json::json;
 
-use super::{Stop, Tour, broken, failure};
+use super::{Demo, StepResult, failure, violated};
 use crate::output::CommandError;
 
-/// Runs a closure on so many threads, released together, and collects what they give.
-fn together<T: Send + 'static>(
+/// Runs a closure on `count` threads that start run_concurrently, and collects the results.
+fn run_concurrently<T: Send + 'static>(
     threads: usize,
     work: impl Fn(usize) -> Result<T, CommandError> + Send + Sync + 'static,
 ) -> Result<Vec<T>, CommandError> {
@@ -27,17 +27,17 @@ fn together<T: Send + 'static>(
         .collect();
     running
         .into_iter()
-        .map(|thread| thread.join().map_err(|_| broken("a thread panicked"))?)
+        .map(|thread| thread.join().map_err(|_| violated("a thread panicked"))?)
         .collect()
 }
 
-pub(super) fn threads_append(tour: &Tour) -> Result<Stop, CommandError> {
+pub(super) fn threads_append(demo: &Demo) -> Result<StepResult, CommandError> {
     const THREADS: usize = 16;
     const EACH: usize = 50;
-    let sessions = tour.sessions();
+    let sessions = demo.sessions();
     let id = sessions.create(None, None, "supervised")?.id;
     let writer = sessions.clone();
-    let numbers = together(THREADS, move |thread| {
+    let numbers = run_concurrently(THREADS, move |thread| {
         (0..EACH)
             .map(|number| {
                 let text = format!("message {number} of thread {thread}");
@@ -51,11 +51,11 @@ pub(super) fn threads_append(tour: &Tour) -> Result<Stop, CommandError> {
     let mut all: Vec<u64> = numbers.into_iter().flatten().collect();
     all.sort_unstable();
     if !all.iter().copied().eq(0..(THREADS * EACH) as u64) {
-        return Err(broken("message numbers have a gap or a duplicate"));
+        return Err(violated("message numbers have a gap or a duplicate"));
     }
-    Ok(Stop {
-        title: "Below it all: numbers without gap or duplicate",
-        promise: "Whoever appends at the same time, messages are numbered 0, 1, 2, …",
+    Ok(StepResult {
+        title: "Storage: message numbers without gap or duplicate",
+        promise: "Messages are numbered 0, 1, 2, … also with concurrent writers",
         seen: format!(
             "{THREADS} threads appended {} messages, numbered 0 to {}",
             all.len(),
@@ -66,11 +66,11 @@ pub(super) fn threads_append(tour: &Tour) -> Result<Stop, CommandError> {
     })
 }
 
-pub(super) fn killed_stream(tour: &Tour) -> Result<Stop, CommandError> {
+pub(super) fn killed_stream(demo: &Demo) -> Result<StepResult, CommandError> {
     const ACKNOWLEDGED: usize = 40;
-    let sessions = tour.sessions();
+    let sessions = demo.sessions();
     let id = sessions.create(None, None, "supervised")?.id;
-    let mut child = tour
+    let mut child = demo
         .program()?
         .args(["session", "append", &id.to_string(), "--jsonl", "-"])
         .stdin(Stdio::piped())
@@ -89,7 +89,7 @@ pub(super) fn killed_stream(tour: &Tour) -> Result<Stop, CommandError> {
             }
         })
     });
-    let output = output.ok_or_else(|| broken("the second process has no output"))?;
+    let output = output.ok_or_else(|| violated("the second process has no output"))?;
     let mut lines = BufReader::new(output).lines();
     for _ in 0..ACKNOWLEDGED {
         lines
@@ -108,7 +108,7 @@ pub(super) fn killed_stream(tour: &Tour) -> Result<Stop, CommandError> {
     if let Some(feeder) = feeder {
         feeder
             .join()
-            .map_err(|_| broken("the feeding thread panicked"))?;
+            .map_err(|_| violated("the feeding thread panicked"))?;
     }
     let acknowledged = ACKNOWLEDGED + late;
     let stored = sessions.messages(id, Sequence(0), u64::from(u32::MAX))?;
@@ -119,13 +119,15 @@ pub(super) fn killed_stream(tour: &Tour) -> Result<Stop, CommandError> {
         Metadata::new(),
     )?;
     if stored.len() < acknowledged || next.sequence.0 != stored.len() as u64 {
-        return Err(broken("a crash lost an acknowledged message or left a gap"));
+        return Err(violated(
+            "a crash lost an acknowledged message or left a gap",
+        ));
     }
-    Ok(Stop {
-        title: "Below it all: a crash loses nothing that was acknowledged",
-        promise: "A message is acknowledged when it is on disk, and not before",
+    Ok(StepResult {
+        title: "Storage: a crash loses no acknowledged message",
+        promise: "A message is acknowledged only after it is on disk",
         seen: format!(
-            "a process was killed with {acknowledged} messages acknowledged; {} are stored, the next got number {}",
+            "a process was killed with {acknowledged} messages acknowledged; {} are stored, the next one got number {}",
             stored.len(),
             next.sequence
         ),

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use cleveragents_application::{McpService, Outcome, Register, hide_secrets};
 use cleveragents_domain::Code;
-use cleveragents_mcp::{Hidden, McpError, ServerDefinition, ToolFilter, ToolOverride};
+use cleveragents_mcp::{HiddenText, McpError, ServerDefinition, ToolFilter, ToolOverride};
 use serde_json::{Value, json};
 
 use super::show;
@@ -53,7 +53,7 @@ pub(super) fn import(
     for server in &mut servers {
         for name in hide_secrets(server, &redactor) {
             warnings.push(format!(
-                "a key of `{}` is not kept: set the variable `{name}` before you use the server",
+                "a secret of `{}` is not stored: set the variable `{name}` before you use the server",
                 server.name
             ));
         }
@@ -68,7 +68,7 @@ pub(super) fn import(
     new.register(context, service)
 }
 
-/// The text of a file, and where it is.
+/// Text and absolute path of a file.
 fn text(context: &Context, file: &Path) -> Result<(String, String), CommandError> {
     let text = read_definition(file, "the file of servers", Code::MalformedMcp)?;
     let base = context.environment.working_folder();
@@ -91,8 +91,8 @@ fn from_flags(
         }
         (None, None) => {
             return Err(
-                CommandError::usage("a server needs a program or an address").with_hint(
-                    "write `agents mcp add NAME -- COMMAND …`, or `agents mcp add NAME --url URL`",
+                CommandError::usage("a server needs a program or a URL").with_hint(
+                    "use `agents mcp add NAME -- COMMAND …`, or `agents mcp add NAME --url URL`",
                 ),
             );
         }
@@ -105,7 +105,10 @@ fn from_flags(
     extend(&mut filter.include, arguments.include.iter().cloned());
     extend(&mut filter.exclude, arguments.exclude.iter().cloned());
     let paths = |given: &[PathBuf]| -> Vec<String> {
-        given.iter().map(|path| whole(context, path)).collect()
+        given
+            .iter()
+            .map(|path| absolute_path(context, path))
+            .collect()
     };
     extend(&mut definition.read, paths(&arguments.read));
     extend(&mut definition.write, paths(&arguments.write));
@@ -121,13 +124,13 @@ fn from_flags(
         let error = McpError::Invalid {
             server: name,
             message: broken.message,
-            fix: broken.fix,
+            fix: broken.fix.into(),
         };
         error.into()
     })
 }
 
-/// Adds what a list does not have yet.
+/// Appends items that the list does not contain.
 fn extend(list: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
     for one in more {
         if !list.contains(&one) {
@@ -136,8 +139,8 @@ fn extend(list: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
     }
 }
 
-/// A path from the working folder on, unless it begins at the home or has a variable in front.
-fn whole(context: &Context, path: &Path) -> String {
+/// Absolute path, unless it starts with `~` or a variable.
+fn absolute_path(context: &Context, path: &Path) -> String {
     let text = path.display().to_string();
     if text.starts_with('~') || text.starts_with("${") {
         return text;
@@ -155,19 +158,21 @@ fn whole(context: &Context, path: &Path) -> String {
     parts.display().to_string()
 }
 
-fn pairs(given: &[String], option: &str) -> Result<BTreeMap<String, Hidden>, CommandError> {
+fn pairs(given: &[String], option: &str) -> Result<BTreeMap<String, HiddenText>, CommandError> {
     given
         .iter()
         .map(|pair| match pair.split_once('=') {
-            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Hidden::new(value))),
-            // The value may be a key, so it is not repeated.
-            _ => Err(CommandError::usage(format!("{option} wants NAME=VALUE"))
-                .with_hint(format!("write it like {option} 'TOKEN=${{MY_TOKEN}}'"))),
+            Some((name, value)) if !name.is_empty() => {
+                Ok((name.to_owned(), HiddenText::new(value)))
+            }
+            // The value may be a secret, so the error does not repeat it.
+            _ => Err(CommandError::usage(format!("{option} needs NAME=VALUE"))
+                .with_hint(format!("use for example {option} 'TOKEN=${{MY_TOKEN}}'"))),
         })
         .collect()
 }
 
-/// Servers that are to be registered.
+/// Servers to register.
 struct New<'a> {
     command: &'static str,
     servers: &'a [ServerDefinition],
@@ -190,7 +195,7 @@ impl New<'_> {
             views.push(view.map_err(|broken| McpError::Invalid {
                 server: server.name.clone(),
                 message: broken.message,
-                fix: broken.fix,
+                fix: broken.fix.into(),
             })?);
         }
         let redactor = context.models(None)?.redactor();
@@ -201,7 +206,7 @@ impl New<'_> {
             .map(|(added, view)| {
                 let mut entry = show::summary(&added.definition, &added.stored);
                 entry["outcome"] = json!(added.outcome);
-                entry["sees"] = show::sees(view);
+                entry["sees"] = show::view_json(view);
                 entry
             })
             .collect();
@@ -212,7 +217,7 @@ impl New<'_> {
                 .row("Name", added.definition.name.clone())
                 .row("Transport", show::transport(&added.definition))
                 .row("Where", show::place(&added.definition));
-            report = report.panel(show::seen(panel, &added.definition, view).row(
+            report = report.panel(show::with_view_rows(panel, &added.definition, view).row(
                 "Outcome",
                 if added.outcome == Outcome::Updated {
                     "replaced"
@@ -222,7 +227,7 @@ impl New<'_> {
             ));
             for (path, reason) in &view.hidden {
                 report = report.warn(format!(
-                    "`{}` does not see {}, which its arguments name: it {reason}",
+                    "`{}` cannot read {}, which is one of its arguments: it {reason}",
                     added.definition.name,
                     path.display()
                 ));
@@ -232,10 +237,7 @@ impl New<'_> {
             report = report.warn(warning.clone());
         }
         if let [only] = self.servers {
-            report = report.info(format!(
-                "see whether it works: `agents mcp test {}`",
-                only.name
-            ));
+            report = report.info(format!("test it with `agents mcp test {}`", only.name));
         }
         Ok(report.ok(format!("{} registered", counted(added.len(), "server"))))
     }

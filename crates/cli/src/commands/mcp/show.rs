@@ -14,7 +14,7 @@ use crate::commands::{counted, yes_no};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// A server as programs read it: names of variables and headers, never their values.
+/// JSON summary of a server: names of variables and headers, never their values.
 pub(super) fn summary(definition: &ServerDefinition, stored: &StoredDefinition) -> Value {
     json!({
         "name": definition.name,
@@ -42,8 +42,8 @@ pub(super) fn summary(definition: &ServerDefinition, stored: &StoredDefinition) 
     })
 }
 
-/// What the program of a server sees, for programs.
-pub(super) fn sees(view: &ServerView) -> Value {
+/// Paths that the program of a server can access, as JSON.
+pub(super) fn view_json(view: &ServerView) -> Value {
     let hidden = view.hidden.iter();
     json!({
         "read": view.read,
@@ -53,8 +53,12 @@ pub(super) fn sees(view: &ServerView) -> Value {
     })
 }
 
-/// Adds rows about what the program of a server sees.
-pub(super) fn seen(panel: Panel, definition: &ServerDefinition, view: &ServerView) -> Panel {
+/// Adds rows for the paths that the program of a server can access.
+pub(super) fn with_view_rows(
+    panel: Panel,
+    definition: &ServerDefinition,
+    view: &ServerView,
+) -> Panel {
     if definition.transport() != Transport::Stdio {
         return panel;
     }
@@ -80,7 +84,7 @@ pub(super) fn transport(definition: &ServerDefinition) -> &'static str {
     }
 }
 
-/// Where a server is: its program with arguments, or its address.
+/// Location of a server: program with arguments, or URL.
 pub(super) fn place(definition: &ServerDefinition) -> String {
     match (&definition.command, &definition.url) {
         (Some(command), _) => {
@@ -91,13 +95,14 @@ pub(super) fn place(definition: &ServerDefinition) -> String {
     }
 }
 
-/// The definition of a registered server.
+/// Definition of a registered server.
 pub(super) fn definition(
     service: &McpService,
     name: &str,
 ) -> Result<ServerDefinition, CommandError> {
     let found = service.get(name)?;
-    found.definition.map_err(|why| {
+    found.definition.map_err(|error| {
+        let why = error.message;
         CommandError::new(
             Code::MalformedMcp,
             format!("the stored definition of `{name}` cannot be read: {why}"),
@@ -106,13 +111,14 @@ pub(super) fn definition(
     })
 }
 
-/// A manager with one server.
+/// Manager with one server.
 pub(super) fn servers_of(
     context: &Context,
     definition: &ServerDefinition,
 ) -> Result<Servers, CommandError> {
-    let servers = Servers::new(context.mcp_server_options())
-        .map_err(|error| CommandError::internal("servers cannot be talked to").caused_by(&error))?;
+    let servers = Servers::new(context.mcp_server_options()).map_err(|error| {
+        CommandError::internal("the MCP client cannot be created").caused_by(&error)
+    })?;
     servers.add(definition.clone(), None)?;
     Ok(servers)
 }
@@ -130,8 +136,8 @@ pub(super) fn show(
     let mut report = Report::new("mcp show");
     match definition.view(&*options.variables, &options.folder) {
         Ok(view) => {
-            server["sees"] = sees(&view);
-            report = report.panel(seen(panel(&definition), &definition, &view));
+            server["sees"] = view_json(&view);
+            report = report.panel(with_view_rows(panel(&definition), &definition, &view));
         }
         Err(broken) => {
             server["problem"] = json!(broken.message);
@@ -159,9 +165,9 @@ pub(super) fn test(
 ) -> Result<Report, CommandError> {
     let definition = definition(service, name)?;
     let servers = servers_of(context, &definition)?;
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let listing = servers.connect(name)?;
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = start_time.elapsed().as_secs_f64();
     let offer = servers.offer();
     let log = servers.status(name)?.log;
     servers.shutdown();
@@ -184,21 +190,21 @@ pub(super) fn test(
             Panel::new("MCP Server")
                 .row("Name", name.to_owned())
                 .row(
-                    "Calls itself",
+                    "Reported name",
                     format!("{} {}", listing.title, listing.version),
                 )
                 .row("Protocol", listing.protocol.clone())
                 .row("Tools", listing.tools.len())
                 .row("Resources", yes_no(listing.has_resources))
                 .row("Prompts", yes_no(listing.has_prompts))
-                .row("Came up in", Cell::Seconds(seconds)),
+                .row("Started in", Cell::Seconds(seconds)),
         )
         .table(table(&definition, &listing));
     for tool in &offer.left_out {
-        report = report.warn(format!("`{}` is left out: {}", tool.tool, tool.why));
+        report = report.warn(format!("`{}` is not offered: {}", tool.tool, tool.why));
     }
     Ok(report.ok(format!(
-        "It answers, and offers {}",
+        "The server responds and offers {}",
         counted(listing.tools.len(), "tool")
     )))
 }
@@ -215,11 +221,8 @@ fn panel(definition: &ServerDefinition) -> Panel {
         .row("Where", place(definition))
         .row("Variables", names(definition.env.keys().collect()))
         .row("Headers", names(definition.headers.keys().collect()))
-        .row("Started only when needed", yes_no(definition.lazy_start))
-        .row(
-            "Started again after a crash",
-            yes_no(definition.auto_restart),
-        )
+        .row("Lazy start", yes_no(definition.lazy_start))
+        .row("Restart after a crash", yes_no(definition.auto_restart))
 }
 
 fn about(listing: &Listing) -> Value {
@@ -237,7 +240,7 @@ fn offered(definition: &ServerDefinition, listing: &Listing) -> Vec<Value> {
         json!({
             "name": tool.name,
             "description": tool.description,
-            "is_offered": definition.tool_filter.wants(&tool.name),
+            "is_offered": definition.tool_filter.selects(&tool.name),
             "hints": tool.hints,
             "input_schema": tool.input_schema,
         })
@@ -251,7 +254,7 @@ fn table(definition: &ServerDefinition, listing: &Listing) -> Table {
         .column("Access", Align::Left)
         .column("Offered", Align::Left)
         .column("Description", Align::Left)
-        .empty("It offers no tool")
+        .empty("The server offers no tool")
         .rows(listing.tools.iter().map(|tool| {
             let change = definition.override_for(&tool.name);
             let only_looks = change.read_only.unwrap_or(tool.hints.read_only);
@@ -262,7 +265,7 @@ fn table(definition: &ServerDefinition, listing: &Listing) -> Table {
                 } else {
                     Cell::Warn("writes".to_owned())
                 },
-                yes_no(definition.tool_filter.wants(&tool.name)).into(),
+                yes_no(definition.tool_filter.selects(&tool.name)).into(),
                 short(&tool.description, 80).into(),
             ]
         }))

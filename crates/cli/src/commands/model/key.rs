@@ -1,4 +1,4 @@
-//! `model key …`: keys of providers in the keyring of the system.
+//! `model key`: provider keys in the system keyring.
 
 use std::io::{IsTerminal as _, Read as _, stdin};
 
@@ -8,14 +8,14 @@ use cleveragents_process::Cancel;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::json;
 
-use self::kept::{available, remove, store};
+use self::keyring_store::{available, remove, store};
 use crate::arguments::ModelKey;
 use crate::commands::{signals, terminal};
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 use cleveragents_application::model_operations::require_provider;
 
-/// No key is longer.
+/// Maximum length of a key in bytes.
 const LONGEST: u64 = 16 << 10;
 
 pub(super) fn run(context: &Context, command: ModelKey) -> Result<Report, CommandError> {
@@ -23,33 +23,33 @@ pub(super) fn run(context: &Context, command: ModelKey) -> Result<Report, Comman
         ModelKey::Set { provider } => {
             let name = variable(context, &provider)?;
             available()?;
-            let key = read(context, &provider)?;
+            let key = read(&provider)?;
             store(&name, &key)?;
             let report = Report::new("model key set").data(json!({"variable": name}));
             Ok(match context.environment.text(&name) {
                 Some(_) => report.warn(format!(
-                    "The key is in the keyring as {name}, but the variable of that name is set and comes first"
+                    "The key is stored in the keyring as {name}, but the variable of that name is set and takes precedence"
                 )),
-                None => report.ok(format!("The key is in the keyring as {name}")),
+                None => report.ok(format!("The key is stored in the keyring as {name}")),
             })
         }
         ModelKey::Remove { provider } => {
             let name = variable(context, &provider)?;
             available()?;
             let was_there = remove(&name)?;
-            let said = if was_there {
-                format!("{name} is no longer in the keyring")
+            let outcome = if was_there {
+                format!("{name} is removed from the keyring")
             } else {
                 format!("{name} was not in the keyring")
             };
             Ok(Report::new("model key remove")
                 .data(json!({"variable": name, "removed": was_there}))
-                .ok(said))
+                .ok(outcome))
         }
     }
 }
 
-/// The name under which the key of a provider is kept.
+/// Name of a provider's key in the keyring.
 fn variable(context: &Context, provider: &str) -> Result<String, CommandError> {
     let catalogue = context.models(None)?;
     let provider = provider.to_lowercase();
@@ -64,12 +64,12 @@ fn variable(context: &Context, provider: &str) -> Result<String, CommandError> {
     })
 }
 
-/// Reads a key without showing it.
-fn read(context: &Context, provider: &str) -> Result<Secret, CommandError> {
+/// Reads a key without echo.
+fn read(provider: &str) -> Result<Secret, CommandError> {
     let text = if stdin().is_terminal() {
         let (cancel, stop) = (Cancel::new(), CancellationToken::new());
-        let signals = signals::stop_on_signals(context, &cancel, &stop)?;
-        let quiet = Quiet::begin()?;
+        let signals = signals::stop_on_signals(&cancel, &stop)?;
+        let quiet = EchoOff::begin()?;
         let answer = terminal::ask(&format!("Key of {provider}"), " (not shown): ", &cancel);
         drop(quiet);
         signals.end();
@@ -78,7 +78,7 @@ fn read(context: &Context, provider: &str) -> Result<Secret, CommandError> {
         let mut text = String::new();
         let read = stdin().lock().take(LONGEST + 1).read_to_string(&mut text);
         read.map_err(|error| {
-            CommandError::new(Code::InvalidUtf8, "standard input holds no key").caused_by(&error)
+            CommandError::new(Code::InvalidUtf8, "standard input is not a key").caused_by(&error)
         })?;
         text
     };
@@ -86,16 +86,19 @@ fn read(context: &Context, provider: &str) -> Result<Secret, CommandError> {
     let is_key =
         !key.is_empty() && key.len() as u64 <= LONGEST && !key.contains(char::is_whitespace);
     if !is_key {
-        return Err(CommandError::usage("that is no key: one word is expected")
-            .with_hint("give it at the terminal or on standard input; nothing was changed"));
+        return Err(
+            CommandError::usage("the input is not a key: expected one word").with_hint(
+                "type it at the terminal or write it to standard input; nothing changed",
+            ),
+        );
     }
     Ok(Secret::new(key))
 }
 
-/// A terminal that does not show what is typed, until this is dropped.
-struct Quiet(Termios);
+/// Disables terminal echo until dropped.
+struct EchoOff(Termios);
 
-impl Quiet {
+impl EchoOff {
     fn begin() -> Result<Self, CommandError> {
         let failed = |error: rustix::io::Errno| {
             let error = std::io::Error::from(error);
@@ -109,30 +112,30 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for EchoOff {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // A closed terminal needs no reset.
         let _gone = tcsetattr(stdin(), OptionalActions::Now, &self.0);
-        // The line break that was typed was not shown either.
+        // The typed line break was not echoed either.
         let _closed = std::io::Write::write_all(&mut std::io::stderr(), b"\n");
     }
 }
 
 #[cfg(feature = "keyring")]
-mod kept {
+mod keyring_store {
     use super::{Code, CommandError, Secret};
     use cleveragents_models::{KeyringError, remove_key, store_key};
 
     fn unusable(error: &KeyringError) -> CommandError {
-        let message = "the keyring of the system cannot be used";
+        let message = "the system keyring cannot be used";
         CommandError::new(Code::KeyringUnavailable, message)
             .caused_by(error)
-            .with_hint("unlock it, or set the variable of the provider instead")
+            .with_hint("unlock it, or set the environment variable of the provider")
     }
 
     #[expect(
         clippy::unnecessary_wraps,
-        reason = "without the keyring it is an error"
+        reason = "fails without the keyring feature"
     )]
     pub(super) fn available() -> Result<(), CommandError> {
         Ok(())
@@ -148,17 +151,17 @@ mod kept {
 }
 
 #[cfg(not(feature = "keyring"))]
-mod kept {
+mod keyring_store {
     use super::{Code, CommandError, Secret};
 
-    /// A program without the keyring says so before it asks for a key.
+    /// Fails before a key is asked for.
     pub(super) fn available() -> Result<(), CommandError> {
         Err(CommandError::new(
             Code::KeyringUnavailable,
             "this program was built without the keyring",
         )
         .with_hint(
-            "set the variable of the provider, or build it with `cargo install --path crates/cli --features keyring`",
+            "set the environment variable of the provider, or build with `cargo install --path crates/cli --features keyring`",
         ))
     }
 

@@ -1,4 +1,4 @@
-//! `plan checkpoint`: states of a plan that can be returned to.
+//! `plan checkpoint`: states of a plan to roll back to.
 
 use cleveragents_application::plan_operations::{
     CheckpointInfo, CheckpointList, DeleteCheckpoints, ListCheckpoints,
@@ -37,7 +37,7 @@ pub(super) fn delete(
             }
         }
         let question = format!("Remove {} of plan {}?", names.join(", "), listed.plan_id);
-        confirm(context, &question, yes)?;
+        confirm(&question, yes)?;
     }
     let deleted = context.call(DeleteCheckpoints {
         reference,
@@ -51,7 +51,7 @@ pub(super) fn delete(
         .ok(format!("{} removed", counted(count, "checkpoint"))))
 }
 
-/// The id of the checkpoint that a reference means; the reference itself when it means none.
+/// Id of the checkpoint that a reference resolves to; the reference itself if there is none.
 fn known_name<'a>(listed: &'a CheckpointList, reference: &'a str) -> &'a str {
     let number = reference.strip_prefix("cp_").unwrap_or(reference);
     let checkpoints = &listed.checkpoints;
@@ -71,7 +71,7 @@ fn table(checkpoints: &[CheckpointInfo]) -> Table {
     Table::with_columns("Checkpoints", ["ID", "Label", "Reason"])
         .column("Changes before", Align::Right)
         .column("Created", Align::Left)
-        .empty("There is no checkpoint")
+        .empty("No checkpoints")
         .rows(checkpoints.iter().map(|checkpoint| {
             vec![
                 Cell::Id(checkpoint.id.clone()),

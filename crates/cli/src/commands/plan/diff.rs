@@ -1,4 +1,4 @@
-//! `plan diff` and `plan artifacts`: what a plan changes.
+//! `plan diff` and `plan artifacts`: changes of a plan.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -56,14 +56,14 @@ pub(super) fn run(
     }
     if diff.by_products > 0 {
         report = report.info(format!(
-            "{} left out: by-products and files that git ignores stay in the sandbox",
+            "{} excluded: by-products and git-ignored files stay in the sandbox",
             counted(diff.by_products, "path")
         ));
     }
     Ok(with_note(report, diff.incomplete))
 }
 
-/// The patch as it is, also when it is no text.
+/// Bytes of the patch, which may not be UTF-8.
 fn patch_bytes(diff: &PlanDiff, patch: &str) -> Result<Vec<u8>, CommandError> {
     let Some(encoded) = &diff.patch_base64 else {
         return Ok(patch.as_bytes().to_vec());
@@ -73,26 +73,25 @@ fn patch_bytes(diff: &PlanDiff, patch: &str) -> Result<Vec<u8>, CommandError> {
     })
 }
 
-/// Says what the reader might miss.
+/// Adds a note if the diff is incomplete.
 fn with_note(report: Report, incomplete: Option<IncompleteChanges>) -> Report {
     match incomplete {
         None => report,
         Some(IncompleteChanges::NoSandbox) => {
-            report.info("the plan has no sandbox: nothing was carried out yet")
+            report.info("the plan has no sandbox: no step was executed yet")
         }
-        Some(IncompleteChanges::InUse) => {
-            report.info("somebody works in its sandbox: there may be more than is recorded")
-        }
-        Some(IncompleteChanges::PlanOver) => {
-            report.info("the plan is over: the lines themselves are gone with the sandbox")
-        }
+        Some(IncompleteChanges::InUse) => report
+            .info("a process is working in its sandbox: there may be more changes than recorded"),
+        Some(IncompleteChanges::PlanOver) => report.info(
+            "the plan is finished: its sandbox was removed, so the changed lines are not available",
+        ),
         Some(IncompleteChanges::SandboxClosed) => {
-            report.info("its sandbox is not in use: the lines themselves are gone with the sandbox")
+            report.info("its sandbox is closed, so the changed lines are not available")
         }
     }
 }
 
-/// Names new files that no file tool wrote; nothing when there are none.
+/// Lists new files that no file tool wrote.
 pub(in crate::commands) fn made_by_commands(made: &[String]) -> Option<String> {
     const SHOWN: usize = 10;
     if made.is_empty() {
@@ -104,16 +103,16 @@ pub(in crate::commands) fn made_by_commands(made: &[String]) -> Option<String> {
     };
     let shown = made[..made.len().min(SHOWN)].join(", ");
     Some(format!(
-        "made by commands, not by file tools: {shown}{more}"
+        "created by commands, not by file tools: {shown}{more}"
     ))
 }
 
-/// A patch with the colours people know.
+/// Lines of a patch, coloured.
 fn painted(patch: &str) -> Vec<Vec<Cell>> {
     patch
         .lines()
         .map(|line| {
-            // A tab would be shown as an escape on a line of its own.
+            // A tab would be printed as an escape sequence.
             let line = line.replace('\t', "    ");
             vec![match line.as_bytes() {
                 [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Cell::Muted(line),
@@ -136,7 +135,7 @@ fn status_cell(status: ChangeStatus) -> Cell {
     }
 }
 
-/// A path; in a sandbox of several parts it begins with the part.
+/// Path, with the part as prefix if the sandbox has several.
 fn place<'a>(mut parts: impl Iterator<Item = &'a str>, part: &str, path: &str) -> String {
     if parts.any(|other| other != part) {
         format!("{part}/{path}")
@@ -189,7 +188,7 @@ fn artifact_table(listed: &PlanArtifacts) -> Table {
     Table::with_columns("Artifacts", ["Path", "Type"])
         .column("Size", Align::Right)
         .column("Change", Align::Right)
-        .empty("Nothing was written")
+        .empty("No artifacts")
         .rows(artifacts.iter().map(|one| {
             vec![
                 place(parts(), &one.part, &one.path).into(),

@@ -1,6 +1,6 @@
-//! `plan errors`: what went wrong for a plan, and what can be done about it.
+//! `plan errors`: errors of a plan and how to recover.
 
-use cleveragents_application::TroubleKind;
+use cleveragents_application::PlanFailureKind;
 use cleveragents_application::plan_operations::{ListPlanErrors, PlanErrorInfo};
 use serde_json::Value;
 
@@ -8,10 +8,13 @@ use super::state_cell;
 use super::status::title;
 use crate::commands::counted;
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report, Table};
+use crate::output::{Cell, CommandError, Panel, Report, Table, commands, write_recovery};
 
 pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report, CommandError> {
-    let errors = context.call(ListPlanErrors { reference })?;
+    let mut errors = context.call(ListPlanErrors { reference })?;
+    if let Some(current) = &mut errors.current {
+        write_recovery(current);
+    }
     let mut panel = Panel::new("Error Detail")
         .row("Plan", Cell::Id(errors.plan_id.to_string()))
         .row("Phase", errors.phase.as_str())
@@ -26,6 +29,7 @@ pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report
     }
     let mut report = Report::new("plan errors")
         .data(&errors)
+        .commands_at(&["/recovery"])
         .panel(panel)
         .table(history(&errors.history));
     for error in &errors.history {
@@ -34,21 +38,19 @@ pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report
         }
     }
     if !errors.recovery.is_empty() {
-        let commands = errors
-            .recovery
-            .iter()
-            .fold(Panel::new("Recovery"), |panel, command| {
-                panel.row("Run", Cell::Id(command.clone()))
-            });
-        report = report.panel(commands);
+        let recovery = commands(&errors.recovery).into_iter();
+        let panel = recovery.fold(Panel::new("Recovery"), |panel, command| {
+            panel.row("Run", Cell::Id(command))
+        });
+        report = report.panel(panel);
     }
     Ok(report.ok(match errors.summary.total {
-        0 => "Nothing went wrong".to_owned(),
+        0 => "No errors".to_owned(),
         count => format!("{} listed", counted(count, "error")),
     }))
 }
 
-/// What a check or a call printed, below the command that did.
+/// Output of a failed check or call, with its command.
 fn printed(error: &PlanErrorInfo) -> Option<String> {
     let output = error.output.as_deref()?;
     let ended = error
@@ -75,9 +77,11 @@ fn history(history: &[PlanErrorInfo]) -> Table {
             vec![
                 error.time.into(),
                 match error.kind {
-                    _ if error.taken_back => Cell::Muted(format!("{kind} (taken back)")),
-                    TroubleKind::Step | TroubleKind::Call | TroubleKind::Refusal => Cell::Bad(kind),
-                    TroubleKind::Recovery | TroubleKind::Validation => Cell::Warn(kind),
+                    _ if error.taken_back => Cell::Muted(format!("{kind} (rolled back)")),
+                    PlanFailureKind::Step | PlanFailureKind::Call | PlanFailureKind::Refusal => {
+                        Cell::Bad(kind)
+                    }
+                    PlanFailureKind::Recovery | PlanFailureKind::Validation => Cell::Warn(kind),
                 },
                 error.what.as_str().into(),
                 error.message.as_str().into(),

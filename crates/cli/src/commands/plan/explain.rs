@@ -1,16 +1,17 @@
-//! `plan explain`: one decision with what it was chosen from and what follows from it.
+//! `plan explain`: one decision with its alternatives and consequences.
 
 use cleveragents_application::CorrectionImpact;
 use cleveragents_application::plan_operations::{DecisionExplanation, ExplainDecision};
 
 use crate::context::Context;
-use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
+use crate::output::{Align, Cell, CommandError, Panel, Report, Table, command};
 
 pub(super) fn run(context: &Context, request: ExplainDecision) -> Result<Report, CommandError> {
     let (shows_context, shows_reasoning) = (request.show_context, request.show_reasoning);
     let decision = context.call(request)?;
     let mut report = Report::new("plan explain")
         .data(&decision)
+        .commands_at(&["/correction_hint"])
         .panel(header(&decision))
         .table(alternatives(&decision))
         .panel(impact(&decision));
@@ -18,8 +19,9 @@ pub(super) fn run(context: &Context, request: ExplainDecision) -> Result<Report,
         report = report.panel(snapshot(&decision));
     }
     report = report.panel(Panel::new("Rationale").row("Why", text_or_none(&decision.rationale)));
-    if let Some(hint) = decision.correction_hint {
-        report = report.panel(Panel::new("Correction").row("Run", Cell::Id(hint)));
+    if let Some(correction) = &decision.correction_hint {
+        let cell = Cell::Id(command(correction));
+        report = report.panel(Panel::new("Correction").row("Run", cell));
     }
     if shows_reasoning {
         let reasoning = decision.reasoning.flatten();
@@ -45,7 +47,7 @@ fn header(decision: &DecisionExplanation) -> Panel {
         panel = panel.row("Superseded by", Cell::Id(by.to_string()));
     }
     if let Some(rollback) = decision.taken_back_by {
-        panel = panel.row("Taken back by", format!("rollback {rollback}"));
+        panel = panel.row("Rolled back by", format!("rollback {rollback}"));
     }
     if let Some(corrects) = decision.corrects {
         panel = panel

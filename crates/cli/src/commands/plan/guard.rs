@@ -1,4 +1,4 @@
-//! `plan guard`: what limits a plan.
+//! `plan guard`: limits of a plan.
 
 use std::collections::BTreeMap;
 
@@ -27,25 +27,25 @@ pub(super) fn run(
     if let Some(thresholds) = &guard.thresholds {
         report = report.table(gates(thresholds));
     } else {
-        report = report.info("what its automation profile was is not known");
+        report = report.info("its automation profile is unknown");
     }
     let own = guard.guards.max_cost_per_plan.filter(|_| is_limited);
     let Some(own) = own.and_then(MicroUsd::from_usd_rounded_up) else {
         return Ok(report.ok("Guards shown"));
     };
     if max_cost_of(&guard).is_some_and(|tighter| tighter < own) {
-        report = report.warn("the guards of its automation profile allow less, and hold too");
+        report = report.warn("the guards of its automation profile are stricter, and apply too");
     }
     let most = Cell::Money(own).text();
     Ok(report
         .info(format!(
-            "go on with `agents plan execute {}`",
+            "continue with `agents plan execute {}`",
             guard.plan_id
         ))
-        .ok(format!("The plan may cost {most}")))
+        .ok(format!("Maximum cost set to {most}")))
 }
 
-/// The tighter of the two limits of cost.
+/// The lower of the two cost limits.
 fn max_cost_of(guard: &PlanGuardReport) -> Option<MicroUsd> {
     let limits = [guard.guards.max_total_cost, guard.guards.max_cost_per_plan];
     let limits = limits.into_iter().flatten();
@@ -73,7 +73,7 @@ fn limits(guard: &PlanGuardReport) -> Panel {
                 .map_or_else(|| Cell::Muted("any".to_owned()), listed),
         )
         .row(
-            "Calls in a step",
+            "Calls per step",
             guards
                 .max_tool_calls_per_step
                 .map_or_else(unlimited, |most| match guard.spent.tool_calls_in_step {
@@ -104,7 +104,7 @@ fn limits(guard: &PlanGuardReport) -> Panel {
             .row("Sandbox required", yes_no(flags.require_sandbox))
             .row("Checkpoints required", yes_no(flags.require_checkpoints))
             .row("Unsafe tools", yes_no(flags.allow_unsafe_tools))
-            .row("Retries of a step", u64::from(flags.max_retries));
+            .row("Retries per step", u64::from(flags.max_retries));
     }
     panel
 }
@@ -112,7 +112,7 @@ fn limits(guard: &PlanGuardReport) -> Panel {
 fn gates(thresholds: &BTreeMap<AutomationGate, f64>) -> Table {
     Table::new("Gates")
         .column("Gate", Align::Left)
-        .column("Stands before", Align::Left)
+        .column("Before", Align::Left)
         .column("Asks below", Align::Right)
         .rows(thresholds.iter().map(|(gate, threshold)| {
             vec![

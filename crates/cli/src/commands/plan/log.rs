@@ -1,4 +1,4 @@
-//! `plan log`: what happened to a plan, in order.
+//! `plan log`: events of a plan in order.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::context::Context;
 use crate::output::{Cell, CommandError, Format, Report, Table, visible};
 use crate::remote;
 
-/// How long to wait before looking again whether something happened.
+/// Poll interval.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
-/// The number of entries that are read at a time.
+/// Page size.
 const PAGE: u64 = 500;
 
 pub(super) fn run(context: &Context, arguments: PlanLog) -> Result<Report, CommandError> {
     let form = arguments
         .follow
-        .then(|| LineForm::of(context.printer.format()))
+        .then(|| LineForm::for_format(context.printer.format()))
         .transpose()?;
     let log = context.call(ReadPlanLog {
         reference: arguments.plan.reference,
@@ -42,7 +42,7 @@ pub(super) fn run(context: &Context, arguments: PlanLog) -> Result<Report, Comma
         return follow(follower);
     }
     let table = Table::with_columns("Log", ["Time", "What", "Detail"])
-        .empty("Nothing happened yet")
+        .empty("No events yet")
         .rows(log.events.iter().map(|entry| {
             vec![
                 entry.time.into(),
@@ -56,7 +56,7 @@ pub(super) fn run(context: &Context, arguments: PlanLog) -> Result<Report, Comma
         .data(log))
 }
 
-/// An entry as one line for people.
+/// One event as a line of text.
 pub(super) fn line(entry: &PlanLogEntry) -> String {
     let time = Cell::Time(entry.time).text();
     format!("{time}  {}  {}", entry.what, visible(&entry.detail))
@@ -64,8 +64,8 @@ pub(super) fn line(entry: &PlanLogEntry) -> String {
         .to_owned()
 }
 
-/// Reads the entries after a position, page by page. Returns the new position, and whether the plan
-/// was over before.
+/// Reads the events after a position, page by page. Returns the new position, and whether the plan
+/// had finished before the read.
 pub(super) fn read_on(
     context: &Context,
     plan: &str,
@@ -90,35 +90,35 @@ pub(super) fn read_on(
     }
 }
 
-/// How entries are written one by one.
+/// Output form of streamed events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LineForm {
-    /// One JSON value a line.
+    /// One JSON value per line.
     Json,
-    /// For people.
-    Told,
+    /// One line of text per event.
+    Text,
 }
 
 impl LineForm {
-    /// That of a format.
-    fn of(format: Format) -> Result<Self, CommandError> {
+    /// Output form for a format.
+    fn for_format(format: Format) -> Result<Self, CommandError> {
         match format {
             Format::Yaml => Err(CommandError::usage(
-                "--follow writes lines, which YAML has none of",
+                "--follow prints one document per line, which YAML does not support",
             )
-            .with_hint("use --format json, or one for people")),
+            .with_hint("use --format json or --format plain")),
             Format::Json => Ok(Self::Json),
-            _ => Ok(Self::Told),
+            _ => Ok(Self::Text),
         }
     }
 
-    /// Writes an entry. Whether anybody reads.
+    /// Writes an event. Returns whether the reader is still there.
     fn write(self, entry: &PlanLogEntry) -> Result<bool, CommandError> {
         let mut line = match self {
             Self::Json => serde_json::to_string(entry).map_err(|error| {
                 CommandError::internal("an entry cannot be written as JSON").caused_by(&error)
             })?,
-            Self::Told => line(entry),
+            Self::Text => line(entry),
         };
         line.push('\n');
         let mut out = std::io::stdout().lock();
@@ -130,18 +130,18 @@ impl LineForm {
     }
 }
 
-/// Writes the log of a plan while it grows.
+/// Prints the log of a plan while it grows.
 pub(crate) struct Follower<'a> {
     context: &'a Context,
     pub(crate) plan: String,
     form: LineForm,
     pub(crate) position: Position,
-    /// Whether anybody reads what is written.
+    /// Whether the reader still reads.
     pub(crate) is_read: bool,
 }
 
 impl Follower<'_> {
-    /// Writes an entry, unless it was written before or nobody reads any more.
+    /// Writes an event, unless it was written before or the reader is gone.
     pub(crate) fn write(&mut self, entry: &PlanLogEntry) -> Result<(), CommandError> {
         if entry.position > self.position && self.is_read {
             self.position = entry.position;
@@ -150,7 +150,7 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Writes what the log holds and was not written yet. Returns whether nothing more will come.
+    /// Prints new events. Returns whether the log is complete.
     pub(crate) fn catch_up(&mut self) -> Result<bool, CommandError> {
         let (context, plan) = (self.context, self.plan.clone());
         let (_, is_over) = read_on(context, &plan, self.position, |entry| self.write(entry))?;

@@ -36,7 +36,7 @@ pub(super) fn run(
         report = report.panel(panel);
     }
     let message = match &shown.strategy {
-        None => "Plan loaded; it has no strategy yet".to_owned(),
+        None => "Plan loaded; no strategy yet".to_owned(),
         Some(strategy) => {
             report = report
                 .panel(

@@ -1,4 +1,4 @@
-//! `plan status`: how far a plan is.
+//! `plan status`: progress of a plan.
 
 use cleveragents_application::ProgressState;
 use cleveragents_application::plan_operations::{PlanCost, PlanStatusReport, ShowPlanStatus};
@@ -8,17 +8,23 @@ use serde_json::{Map, Value};
 use super::{known_cost, state_cell};
 use crate::commands::cost_cell;
 use crate::context::Context;
-use crate::output::{Cell, CommandError, Panel, Report};
+use crate::output::{Cell, CommandError, Panel, Report, commands, write_recovery};
 
 pub(super) fn run(context: &Context, reference: Option<String>) -> Result<Report, CommandError> {
     let status = context.call(ShowPlanStatus { reference })?;
     Ok(view("plan status", &status, "Status refreshed"))
 }
 
-/// The status of a plan as the report of a command; the status of a failed plan is a failure.
+/// Report with the status of a plan; a failed plan makes the command fail.
 pub(super) fn view(command: &'static str, status: &PlanStatusReport, message: &str) -> Report {
+    let mut status = status.clone();
+    if let Some(error) = &mut status.error {
+        write_recovery(error);
+    }
+    let (status, next_steps) = (&status, commands(&status.next_steps));
     let mut report = Report::new(command)
         .data(status)
+        .commands_at(&["/next_steps"])
         .panel(header(status))
         .panel(progress(status))
         .panel(timing(status))
@@ -26,22 +32,22 @@ pub(super) fn view(command: &'static str, status: &PlanStatusReport, message: &s
         .panel(cost(&status.cost));
     let waiting = status.waiting.as_ref().map(|waiting| &waiting.request);
     if let Some(waiting) = waiting.filter(|_| !status.is_terminal) {
-        report = report.panel(waits(waiting, &status.next_steps));
+        report = report.panel(waiting_panel(waiting, &next_steps));
     }
     if let Some(error) = &status.error {
-        report = report.panel(error_detail(error, &status.next_steps));
+        report = report.panel(error_detail(error, &next_steps));
     }
     if status.is_terminal {
         report = report.panel(result(status));
     }
-    let next = status.next_steps.first();
+    let next = next_steps.first();
     if status.is_interrupted {
         report = report.warn(format!(
-            "nobody works on it any more: go on with `{}`",
+            "no process runs it: continue with `{}`",
             next.map_or("agents plan list", String::as_str)
         ));
     } else if status.stage == PlanStage::ApplyConstrained {
-        report = report.warn(format!("it is not applied: {}", error_message(status)));
+        report = report.warn(format!("not applied: {}", error_message(status)));
     } else if !status.is_terminal
         && !status.stage.is_errored()
         && waiting.is_none()
@@ -75,7 +81,7 @@ fn header(status: &PlanStatusReport) -> Panel {
         .row("Automation", status.automation.clone())
         .row("Attempt", status.attempt);
     match &status.owner {
-        Some(owner) => panel.row("Worked on by", owner.to_string()),
+        Some(owner) => panel.row("Owner", owner.to_string()),
         None => panel,
     }
 }
@@ -103,7 +109,7 @@ fn progress(status: &PlanStatusReport) -> Panel {
     }
 }
 
-/// A word with a capital letter.
+/// Word with a capital first letter.
 pub(super) fn title(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or_else(String::new, |first| {
@@ -154,8 +160,8 @@ fn estimated_text(estimated: &Value) -> Option<String> {
     }
 }
 
-fn waits(waiting: &Waiting, commands: &[String]) -> Panel {
-    let mut panel = Panel::new("Waits For").row("What", Cell::Warn(waiting.sentence()));
+fn waiting_panel(waiting: &Waiting, commands: &[String]) -> Panel {
+    let mut panel = Panel::new("Waiting For").row("What", Cell::Warn(waiting.sentence()));
     match waiting {
         Waiting::Call {
             tool, arguments, ..

@@ -1,4 +1,4 @@
-//! `plan tree`: the decisions of a plan, drawn.
+//! `plan tree`: decision tree of a plan.
 
 use std::fmt::Write as _;
 
@@ -14,9 +14,10 @@ use crate::commands::write_file;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, path_text, truncate, visible, width};
 
-/// Deeper levels are not indented any more, but told: a line must not grow with the depth.
+/// Maximum indentation depth. Deeper levels show a count instead, so that lines do not grow with
+/// the depth.
 const LEVELS: usize = 24;
-/// A description keeps so many columns, however narrow the terminal is.
+/// Minimum width of a description in columns.
 const LEAST_TEXT: usize = 16;
 
 pub(super) fn run(context: &Context, arguments: PlanTree) -> Result<Report, CommandError> {
@@ -56,7 +57,7 @@ pub(super) fn run(context: &Context, arguments: PlanTree) -> Result<Report, Comm
     let report = Report::new("plan tree");
     let (_, columns) = context.printer.canvas();
     let report = if outline.is_empty() {
-        report.text("Nothing has been decided yet")
+        report.text("No decisions yet")
     } else {
         report.lines(lines(outline, columns))
     };
@@ -72,10 +73,10 @@ fn summary(summary: &TreeSummary) -> Panel {
         .row("Child plans", summary.child_plans)
         .row("Invariants", summary.invariants)
         .row("Superseded", summary.superseded)
-        .row("Taken back", summary.taken_back)
+        .row("Rolled back", summary.taken_back)
 }
 
-/// The drawing without colours, as wide as it is.
+/// Drawing without colours and width limit.
 fn plain(outline: &[OutlineNode]) -> String {
     let mut text = String::new();
     for line in lines(outline, usize::MAX) {
@@ -87,9 +88,9 @@ fn plain(outline: &[OutlineNode]) -> String {
     text
 }
 
-/// The lines of the drawing, no wider than `columns`.
+/// Lines of the drawing, at most `columns` wide.
 fn lines(outline: &[OutlineNode], columns: usize) -> Vec<Vec<Cell>> {
-    // Whether a line goes on down at each level above the present one.
+    // For each level, whether its vertical line continues below.
     let mut goes_on: Vec<bool> = Vec::new();
     outline
         .iter()
@@ -102,12 +103,12 @@ fn lines(outline: &[OutlineNode], columns: usize) -> Vec<Vec<Cell>> {
         .collect()
 }
 
-/// What stands before a decision: the lines of those above it.
+/// Vertical and horizontal lines before a decision.
 fn trunk(goes_on: &[bool], node: &OutlineNode) -> String {
     if node.depth == 0 {
         return String::new();
     }
-    // The root has no line of its own.
+    // The root has no line.
     let levels = goes_on.get(1..).unwrap_or_default();
     let skipped = levels.len().saturating_sub(LEVELS);
     let mut text = String::with_capacity(3 * LEVELS + 12);
@@ -126,7 +127,7 @@ fn line(trunk: String, node: &OutlineNode, columns: usize) -> Vec<Cell> {
     let kind = node.kind.as_str();
     let fate = node.fate.map(|fate| match fate {
         DecisionFate::Superseded => " [superseded]",
-        DecisionFate::TakenBack => " [taken back]",
+        DecisionFate::TakenBack => " [rolled back]",
     });
     let sure = node.confidence.map(|sure| format!(" {sure:.2}"));
     let deeper = (node.left_out > 0).then(|| format!(" +{} deeper", node.left_out));

@@ -1,4 +1,4 @@
-//! `plan wait`: until a plan is over, needs input or fails.
+//! `plan wait`: waits until a plan finishes, needs input or fails.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use cleveragents_domain::{Code, PlanStage, Position};
 use super::log::{PAUSE, line, read_on};
 use super::status::{error_message, view};
 use crate::context::Context;
-use crate::output::{CommandError, Report};
+use crate::output::{CommandError, Report, commands, write_err};
 use crate::remote::{FAILURES, is_temporary};
 
-/// Poll interval when a server is asked.
+/// Poll interval with a server.
 const REMOTE_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) fn run(
@@ -39,7 +39,7 @@ pub(super) fn run(
         match watch.check() {
             Ok(Progress::Stopped(status)) => return Ok(stopped(&status)),
             Ok(Progress::Running(now)) => (stage, failures) = (now, 0),
-            // A server that restarts is back in a moment.
+            // A restarting server is back soon.
             Err(error) if is_connected && is_temporary(&error) && failures < FAILURES => {
                 failures += 1;
             }
@@ -54,14 +54,14 @@ pub(super) fn run(
     }
 }
 
-/// Where a plan is when it is looked at.
+/// State of a plan at one poll.
 enum Progress {
-    /// It goes on; its stage.
+    /// Running or queued, with its stage.
     Running(String),
     Stopped(Box<PlanStatusReport>),
 }
 
-/// A plan that is waited for, and how much of its log was shown.
+/// A plan that the command waits for, and the log position shown so far.
 struct Watch<'a> {
     context: &'a Context,
     plan: String,
@@ -70,9 +70,9 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Looks at the plan, and shows people what happened since the last time.
+    /// Reads the status and prints new events.
     fn check(&mut self) -> Result<Progress, CommandError> {
-        // Before the log is read: what stopped the plan is shown, too.
+        // Before reading the log, so that the event that stopped the plan is included.
         let status = self.context.call(AwaitPlan {
             reference: Some(self.plan.clone()),
         });
@@ -89,9 +89,7 @@ impl Watch<'_> {
         if running["is_idle"] == true && !self.is_idle_said {
             self.is_idle_said = true;
             let plan = &self.plan;
-            self.say(&format!(
-                "nobody works on plan {plan} right now; it is {stage}"
-            ));
+            self.print_line(&format!("no process runs plan {plan} now; it is {stage}"));
         }
         Ok(Progress::Running(stage))
     }
@@ -99,7 +97,7 @@ impl Watch<'_> {
     fn show_log(&mut self) -> Result<(), CommandError> {
         if self.context.printer.format().is_human() {
             let show = |entry: &_| {
-                self.say(&line(entry));
+                self.print_line(&line(entry));
                 Ok(())
             };
             (self.position, _) = read_on(self.context, &self.plan, self.position, show)?;
@@ -107,17 +105,17 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Tells people something on standard error.
-    fn say(&self, text: &str) {
+    /// Prints a line to standard error.
+    fn print_line(&self, text: &str) {
         if self.context.printer.format().is_human() {
-            self.context.live.err(&format!("{text}\n"));
+            write_err(&format!("{text}\n"));
         }
     }
 }
 
 fn stopped(status: &PlanStatusReport) -> Report {
     let message = if status.is_terminal {
-        "The plan is over"
+        "The plan has finished"
     } else {
         "The plan has stopped"
     };
@@ -125,22 +123,21 @@ fn stopped(status: &PlanStatusReport) -> Report {
     let plan = status.plan_id;
     match status.stage {
         PlanStage::ApplyApplied => report,
-        // The view of the status says so.
+        // The status view contains it.
         stage if stage.is_errored() => report,
         PlanStage::ApplyConstrained => {
-            let hint = format!("see why: `agents plan errors {plan}`");
+            let hint = format!("show the errors: `agents plan errors {plan}`");
             report.failed(Code::PlanConstrained, error_message(status), hint)
         }
         stage if stage.is_terminal() => {
-            let message = format!("plan {plan} was given up: it is {stage}");
-            let hint = format!("see what happened: `agents plan log {plan}`");
+            let message = format!("plan {plan} was cancelled: it is {stage}");
+            let hint = format!("show its events: `agents plan log {plan}`");
             report.failed(Code::PlanCancelled, message, hint)
         }
         _ => {
             let waiting = status.waiting.as_ref();
             let sentence = waiting.map_or("", |waiting| waiting.sentence.as_str());
-            let commands: Vec<String> = status
-                .next_steps
+            let commands: Vec<String> = commands(&status.next_steps)
                 .iter()
                 .map(|command| format!("`{command}`"))
                 .collect();

@@ -1,4 +1,4 @@
-//! `resource add`: the flags are those that the type declares, so they are known only when it runs.
+//! `resource add`. The type declares its flags, so the parser is built at run time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use clap::builder::{Arg, ArgAction};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, CommandFactory};
 use cleveragents_application::resource_operations::ResourceInfo;
-use cleveragents_application::{NewResource, Outcome, Register, Registered};
+use cleveragents_application::{NewResource, Outcome, Register, RegisteredResource};
 use cleveragents_domain::{Argument, ArgumentType, InheritedType};
 use serde_json::json;
 
@@ -65,7 +65,7 @@ pub(super) fn run(
     Ok(Some(report(registered, &kind)))
 }
 
-/// The help of the command without a type.
+/// Help of the command without a type.
 fn help_of_add() -> Result<(), CommandError> {
     let mut program = Arguments::command();
     program.build();
@@ -81,7 +81,7 @@ fn text(matches: &ArgMatches, name: &str) -> Option<String> {
     matches.get_one::<String>(name).cloned()
 }
 
-/// What was given for the arguments of the type.
+/// Values of the type's arguments.
 fn given(kind: &InheritedType, matches: &ArgMatches) -> BTreeMap<String, String> {
     let arguments = kind.whole.arguments.iter();
     arguments
@@ -89,7 +89,7 @@ fn given(kind: &InheritedType, matches: &ArgMatches) -> BTreeMap<String, String>
         .collect()
 }
 
-/// The command line of one type.
+/// Parser for the flags of one type.
 fn flags_of(kind: &InheritedType) -> Command {
     let name = format!("agents resource add {}", kind.whole.name);
     let own = kind.whole.arguments.iter().map(flag);
@@ -101,14 +101,14 @@ fn flags_of(kind: &InheritedType) -> Command {
             Arg::new("name")
                 .value_name("NAME")
                 .required(true)
-                .help("Its name, such as local/api; a bare name is in local/"),
+                .help("Name, such as local/api; the default namespace is local/"),
         )
         .args(own)
         .arg(
             Arg::new("description")
                 .long("description")
                 .value_name("TEXT")
-                .help("What it is, for people"),
+                .help("Description"),
         )
         .arg(
             Arg::new("read-only")
@@ -120,7 +120,7 @@ fn flags_of(kind: &InheritedType) -> Command {
             Arg::new("update")
                 .long("update")
                 .action(ArgAction::SetTrue)
-                .help("Replace what is registered under this name, and look below it again"),
+                .help("Update the resource of this name, and discover its children again"),
         )
 }
 
@@ -144,8 +144,8 @@ fn flag(argument: &Argument) -> Arg {
     }
 }
 
-fn report(registered: Registered, kind: &InheritedType) -> Report {
-    let Registered {
+fn report(registered: RegisteredResource, kind: &InheritedType) -> Report {
+    let RegisteredResource {
         resource,
         outcome,
         discovered,
@@ -158,13 +158,13 @@ fn report(registered: Registered, kind: &InheritedType) -> Report {
         .iter()
         .map(|child| json!({"id": child.id, "name": child.name, "type": child.type_name, "location": child.location}))
         .collect();
-    let gone: Vec<_> = removed.iter().map(|child| &child.name).collect();
+    let missing_children: Vec<_> = removed.iter().map(|child| &child.name).collect();
     let mut report = Report::new("resource add")
         .data(json!({
             "resource": resource,
             "outcome": outcome,
             "discovered": below,
-            "removed": gone,
+            "removed": missing_children,
         }))
         .panel(panel);
     if !discovered.is_empty() {
@@ -184,14 +184,12 @@ fn report(registered: Registered, kind: &InheritedType) -> Report {
         report = report.warn(warning.clone());
     }
     if !removed.is_empty() {
-        let gone = counted(removed.len(), "resource");
-        report = report.info(format!(
-            "{gone} discovered before had gone and were removed"
-        ));
+        let count = counted(removed.len(), "resource");
+        report = report.info(format!("no longer found and removed: {count}"));
     }
     report.ok(match outcome {
         Outcome::Created => "Resource registered",
         Outcome::Updated => "Resource updated",
-        Outcome::Unchanged => "Resource is registered just so already",
+        Outcome::Unchanged => "Resource is already registered, unchanged",
     })
 }

@@ -1,4 +1,4 @@
-//! Listing, showing, drawing and inspecting resources.
+//! Lists, shows, draws and inspects resources.
 
 use cleveragents_application::Presence;
 use cleveragents_application::resource_operations::{
@@ -63,10 +63,10 @@ pub(super) fn show(context: &Context, reference: String) -> Result<Report, Comma
     let mut report =
         Report::new("resource show").panel(resource_panel("Resource", &shown.resource));
     if !shown.parents.is_empty() {
-        report = report.table(links_table("Lies below", &shown.parents));
+        report = report.table(links_table("Parents", &shown.parents));
     }
     if !shown.children.is_empty() {
-        report = report.table(links_table("Below it", &shown.children));
+        report = report.table(links_table("Children", &shown.children));
     }
     if !shown.projects.is_empty() {
         let table = Table::new("Projects")
@@ -83,7 +83,7 @@ pub(super) fn show(context: &Context, reference: String) -> Result<Report, Comma
     }
     if shown.type_chain.is_none() {
         let name = &shown.resource.type_name;
-        report = report.warn(format!("Its type {name} does not exist any more"));
+        report = report.warn(format!("Its type {name} no longer exists"));
     }
     Ok(report.data(shown).ok("Resource shown"))
 }
@@ -91,18 +91,18 @@ pub(super) fn show(context: &Context, reference: String) -> Result<Report, Comma
 pub(super) fn inspect(context: &Context, reference: String) -> Result<Report, CommandError> {
     let found = context.call(InspectResource { reference })?;
     let presence = match found.presence {
-        Presence::File => Cell::Good("a file".to_owned()),
-        Presence::Folder => Cell::Good("a folder".to_owned()),
+        Presence::File => Cell::Good("file".to_owned()),
+        Presence::Folder => Cell::Good("folder".to_owned()),
         Presence::Other => Cell::Warn("neither file nor folder".to_owned()),
         Presence::Missing => Cell::Bad("nothing".to_owned()),
-        Presence::Unknown => Cell::Muted("not looked at".to_owned()),
+        Presence::Unknown => Cell::Muted("not checked".to_owned()),
     };
     let resource = &found.resource;
-    let mut panel = Panel::new("Found")
+    let mut panel = Panel::new("Current State")
         .row("Name", resource.name.clone())
         .row("Type", resource.type_name.clone())
         .row("Location", resource.location.clone())
-        .row("There is", presence)
+        .row("On disk", presence)
         .row("Changed", found.modified);
     if let Some(size) = found.size {
         panel = panel.row("Size", Cell::Bytes(size));
@@ -143,7 +143,7 @@ pub(super) fn tree(
     Ok(report.ok(format!("{} drawn", counted(count, "resource"))))
 }
 
-/// One line for a resource and lines for those below it.
+/// One line for a resource and its descendants.
 fn draw(node: &ResourceNode, branch: &str, trunk: &str, lines: &mut Vec<String>) {
     let repeated = if node.repeated { " (as above)" } else { "" };
     lines.push(format!(

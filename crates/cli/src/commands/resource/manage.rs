@@ -1,4 +1,4 @@
-//! Removing resources and putting them below one another.
+//! Removes resources, and links them as children.
 
 use cleveragents_application::resource_operations::{
     LinkChild, ParentAndChild, RemoveResource, ShowResource, UnlinkChild,
@@ -15,8 +15,8 @@ pub(super) fn remove(
 ) -> Result<Report, CommandError> {
     let shown = context.call(ShowResource { reference })?;
     let question = format!("Remove resource {}? Its files stay.", shown.resource.name);
-    confirm(context, &question, yes)?;
-    // By id: another resource may have the name by now.
+    confirm(&question, yes)?;
+    // By id: the name may belong to another resource by now.
     let removed = context.call(RemoveResource {
         reference: shown.resource.id.to_string(),
         yes: true,
@@ -27,11 +27,11 @@ pub(super) fn remove(
         .panel(
             Panel::new("Removal Summary")
                 .row("Resource", summary.resource.clone())
-                .row("Discovered below it", below),
+                .row("Discovered children", below),
         )
         .data(removed)
         .ok(format!(
-            "{} removed; nothing was done to files",
+            "{} removed; files are unchanged",
             counted(below + 1, "resource")
         )))
 }

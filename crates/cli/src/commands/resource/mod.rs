@@ -1,4 +1,4 @@
-//! `resource`: what plans work on.
+//! `resource`: repositories, folders, databases and other things that plans work on.
 
 mod add;
 mod browse;
@@ -13,7 +13,7 @@ use crate::arguments::Resource as Command;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-/// Commands that consist of typed operations.
+/// Commands that call typed operations.
 pub(crate) const OPERATIONS: &[&str] = &[
     "resource inspect",
     "resource link-child",

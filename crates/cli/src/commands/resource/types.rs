@@ -1,4 +1,4 @@
-//! `resource type`: the types there are.
+//! `resource type`: registers, lists, shows and removes types.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn details(report: Report, kind: &ResourceTypeInfo) -> Report {
         .column("Type", Align::Left)
         .column("Required", Align::Left)
         .column("Description", Align::Left)
-        .empty("It takes none");
+        .empty("No arguments");
     let table = table.rows(kind.cli_arguments.iter().map(|argument| {
         vec![
             argument.argument.clone().into(),
@@ -72,16 +72,16 @@ fn details(report: Report, kind: &ResourceTypeInfo) -> Report {
                 .row("Kind", kind.physical_virtual.as_str())
                 .row("Inherits", names(kind.chain.get(1..).unwrap_or_default()))
                 .row("Can be added", yes_no(kind.user_addable))
-                .row("May lie below", names(&kind.parent_types))
-                .row("May contain", names(&children))
+                .row("Parent types", names(&kind.parent_types))
+                .row("Child types", names(&children))
                 .row("Sandbox", sandbox_cell(kind.sandbox.strategy))
                 .row("Handler", kind.sandbox.handler.clone())
-                .row("Can", (!able.is_empty()).then(|| able.join(", "))),
+                .row("Capabilities", (!able.is_empty()).then(|| able.join(", "))),
         )
         .table(table)
 }
 
-/// What `resource type add` returns.
+/// Response of `resource type add`.
 #[derive(Serialize)]
 struct AddedResourceType {
     #[serde(flatten)]
@@ -112,7 +112,7 @@ fn add(context: &Context, config: &Path, update: bool) -> Result<Report, Command
     let sentence = match added.outcome {
         Outcome::Created => "Resource type registered",
         Outcome::Updated => "Resource type updated",
-        Outcome::Unchanged => "Resource type is registered just so already",
+        Outcome::Unchanged => "Resource type is already registered, unchanged",
     };
     Ok(report.data(added).ok(sentence))
 }
@@ -148,11 +148,7 @@ fn list(context: &Context) -> Result<Report, CommandError> {
 fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
     let resources = context.resources()?;
     let kind = resources.show_type(name)?;
-    confirm(
-        context,
-        &format!("Remove resource type {}?", kind.whole.name),
-        yes,
-    )?;
+    confirm(&format!("Remove resource type {}?", kind.whole.name), yes)?;
     let removed = resources.remove_type(kind.whole.name.as_str())?;
     Ok(Report::new("resource type remove")
         .data(serde_json::json!({"removed": removed.name}))

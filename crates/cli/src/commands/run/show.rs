@@ -1,4 +1,4 @@
-//! `run show`: a run step by step.
+//! `run show`: steps of a run.
 
 use cleveragents_application::OpenQuestion;
 use cleveragents_application::run_operations::{RunStep, ShowRun};
@@ -11,7 +11,7 @@ use crate::commands::turn_view::short;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// So much of what a step changed is shown on a line.
+/// Maximum number of characters of a step's changes.
 const SHOWN: usize = 80;
 
 pub(super) fn run(context: &Context, run: Option<String>) -> Result<Report, CommandError> {
@@ -23,7 +23,7 @@ pub(super) fn run(context: &Context, run: Option<String>) -> Result<Report, Comm
         .row("Id", Cell::Id(run.id.to_string()))
         .row("Actor", run.actor.clone())
         .row("State", state_cell(run.state))
-        .row("Worked on by", shown.owner.clone())
+        .row("Owner", shown.owner.clone())
         .row("Attempts", run.attempts)
         .row("Began", run.started)
         .row("Ended", run.ended)
@@ -37,14 +37,14 @@ pub(super) fn run(context: &Context, run: Option<String>) -> Result<Report, Comm
         .panel(details)
         .table(steps(&shown.steps));
     for question in &shown.questions {
-        report = report.panel(asks(question));
+        report = report.panel(question_panel(question));
     }
     if let Some(result) = &shown.result {
         report = report.text(text(&result["output"]));
     }
     if is_left {
         report = report.warn(format!(
-            "nobody works on it any more: go on with `agents run resume {}`",
+            "no process runs it: continue with `agents run resume {}`",
             run.id
         ));
     } else if !shown.questions.is_empty() {
@@ -59,13 +59,13 @@ pub(super) fn run(context: &Context, run: Option<String>) -> Result<Report, Comm
         run.state,
         RunState::Waiting | RunState::Failed | RunState::Cancelled
     ) {
-        report = report.info(format!("go on with `agents run resume {}`", run.id));
+        report = report.info(format!("continue with `agents run resume {}`", run.id));
     }
     Ok(report.data(shown).ok("Run loaded"))
 }
 
-/// What a run that waits asks.
-fn asks(question: &OpenQuestion) -> Panel {
+/// The question that a waiting run asks.
+fn question_panel(question: &OpenQuestion) -> Panel {
     match question {
         OpenQuestion::Question { text, options } => {
             let panel = Panel::new("Question").row("Question", Cell::Warn(text.clone()));
@@ -94,7 +94,7 @@ fn steps(steps: &[RunStep]) -> Table {
         .column("Took", Align::Right)
         .column("Changes", Align::Left)
         .column("Next", Align::Left)
-        .empty("No step is finished yet")
+        .empty("No finished step")
         .rows(steps.iter().map(|step| {
             let changes = match &step.error {
                 Some(error) => Cell::Bad(short(error, SHOWN)),
@@ -111,11 +111,11 @@ fn steps(steps: &[RunStep]) -> Table {
         }))
 }
 
-/// What a step changed, on a line.
+/// Changed state of a step, on one line.
 fn changes(update: &serde_json::Map<String, Value>) -> String {
     let parts: Vec<String> = update
         .iter()
-        // The conversation grows with every answer, which stands in its own key too.
+        // `messages` repeats every answer, which also has its own key.
         .filter(|(key, _)| *key != "messages")
         .map(|(key, value)| format!("{key} = {}", text(value)))
         .collect();

@@ -1,5 +1,5 @@
-//! The safety layers of this command: options, variables, the file of the project and the file of the user. How they
-//! combine is decided in `application`.
+//! Safety layers of a command: options, environment variables, project file and user file.
+//! `application` combines them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,84 +8,91 @@ use cleveragents_application::{
 };
 use cleveragents_tools::{AllowList, Guards, Safety, SafetyProfile, ToolPattern};
 
-use crate::config::{Key, Level, Source, Value, keys, tools};
-use crate::context::Context;
+use crate::config::{ConfigLevel, Key, Source, Value, keys, tools};
 use crate::output::CommandError;
+use crate::process_configuration::ProcessConfiguration;
 
-fn profile_layer(level: Level, source: String, safety: Safety) -> SafetyLayer {
+fn profile_layer(level: ConfigLevel, source: String, safety: Safety) -> SafetyLayer {
     SafetyLayer {
         level: level.as_str().to_owned(),
         source,
         says: format!("profile {}", safety.name),
-        is_chosen_profile: level != Level::Project,
+        is_chosen_profile: level != ConfigLevel::Project,
         profile: safety.profile,
         guards: safety.guards,
     }
 }
 
-fn guards_layer(level: Level, source: String, says: String, guards: Guards) -> SafetyLayer {
+fn guards_layer(level: ConfigLevel, source: String, says: String, guards: Guards) -> SafetyLayer {
     SafetyLayer {
         level: level.as_str().to_owned(),
         source,
         says,
         is_chosen_profile: false,
-        profile: SafetyProfile::demanding_nothing(),
+        profile: SafetyProfile::unrestricted(),
         guards,
     }
 }
 
-/// What options and configuration demand together.
+/// Combined limits of options and configuration.
 pub(crate) fn safety_in_force(
-    context: &Context,
+    process: &ProcessConfiguration,
     selection: &SafetySelection,
 ) -> Result<EffectiveSafety, CommandError> {
     let mut profiles = Vec::new();
     if let Some(text) = &selection.safety {
-        let safety = named_profile(context, text, None)?;
-        profiles.push(profile_layer(Level::Flag, "--safety".to_owned(), safety));
+        let safety = named_profile(process, text, None)?;
+        profiles.push(profile_layer(
+            ConfigLevel::Flag,
+            "--safety".to_owned(),
+            safety,
+        ));
     }
-    for (level, source, value) in levels(context, &keys::SAFETY_PROFILE)? {
+    for (level, source, value) in levels(process, &keys::SAFETY_PROFILE)? {
         let text = value.as_text().unwrap_or_default();
-        let safety = named_profile(context, text, Some((level, &source)))?;
+        let safety = named_profile(process, text, Some((level, &source)))?;
         profiles.push(profile_layer(level, source.to_string(), safety));
     }
     let mut guards = guards_of_options(selection)?;
-    guards.extend(guards_of_configuration(context)?);
+    guards.extend(guards_of_configuration(process)?);
     Ok(EffectiveSafety::combine(profiles, guards))
 }
 
-/// A profile by its name, or from a file. `origin` is where its name was found, when not on the command line.
+/// Reads a profile by name or from a file. `origin` is where the name is set, unless on the command
+/// line.
 pub(crate) fn named_profile(
-    context: &Context,
+    process: &ProcessConfiguration,
     text: &str,
-    origin: Option<(Level, &Source)>,
+    origin: Option<(ConfigLevel, &Source)>,
 ) -> Result<Safety, CommandError> {
     let place = origin.map_or_else(String::new, |(_, source)| format!(" ({source})"));
     Ok(find_safety_profile(
         text,
-        &base_folder(context, origin),
+        &base_folder(process, origin),
         &place,
     )?)
 }
 
-/// The folder that a path is relative to: that of the project, the home, or the working folder.
-fn base_folder(context: &Context, origin: Option<(Level, &Source)>) -> PathBuf {
+/// Base folder of relative paths: project, home or working folder.
+fn base_folder(process: &ProcessConfiguration, origin: Option<(ConfigLevel, &Source)>) -> PathBuf {
     let folder = match origin {
-        Some((Level::Project, Source::File { path, .. })) => path.parent().and_then(Path::parent),
+        Some((ConfigLevel::Project, Source::File { path, .. })) => {
+            path.parent().and_then(Path::parent)
+        }
         Some((_, Source::File { path, .. })) => path.parent(),
-        _ => context.environment.working_folder(),
+        _ => process.environment.working_folder(),
     };
     folder.unwrap_or_else(|| Path::new("/")).to_owned()
 }
 
-/// What the levels of the configuration set a key to.
+/// Values of a key at each level of the configuration.
 fn levels(
-    context: &Context,
+    process: &ProcessConfiguration,
     key: &'static Key,
-) -> Result<Vec<(Level, Source, Value)>, CommandError> {
-    let chain = context.configuration.resolve_key(key)?.chain;
-    let said = |step: crate::config::Step| Some((step.level, step.source?, step.value?));
-    Ok(chain.into_iter().filter_map(said).collect())
+) -> Result<Vec<(ConfigLevel, Source, Value)>, CommandError> {
+    let chain = process.configuration.resolve_key(key)?.chain;
+    let as_tuple = |step: crate::config::Step| Some((step.level, step.source?, step.value?));
+    Ok(chain.into_iter().filter_map(as_tuple).collect())
 }
 
 fn guards_of_options(options: &SafetySelection) -> Result<Vec<SafetyLayer>, CommandError> {
@@ -95,9 +102,14 @@ fn guards_of_options(options: &SafetySelection) -> Result<Vec<SafetyLayer>, Comm
             .map(|text| text.parse::<ToolPattern>())
             .collect::<Result<Vec<_>, _>>()
     };
-    let mut said = Vec::new();
+    let mut collected = Vec::new();
     let mut option = |name: &str, (says, guards)| {
-        said.push(guards_layer(Level::Flag, name.to_owned(), says, guards));
+        collected.push(guards_layer(
+            ConfigLevel::Flag,
+            name.to_owned(),
+            says,
+            guards,
+        ));
     };
     if !options.deny_tool.is_empty() {
         option("--deny-tool", denying(patterns(&options.deny_tool)?));
@@ -111,13 +123,15 @@ fn guards_of_options(options: &SafetySelection) -> Result<Vec<SafetyLayer>, Comm
     if options.approve_writes {
         option("--approve-writes", asking());
     }
-    Ok(said)
+    Ok(collected)
 }
 
-/// What the value of a key means; nothing when it demands nothing.
+/// Converts the value of a key to guards; `None` if it sets no limit.
 type Reader<'r> = &'r dyn Fn(&Value) -> Option<(String, Guards)>;
 
-fn guards_of_configuration(context: &Context) -> Result<Vec<SafetyLayer>, CommandError> {
+fn guards_of_configuration(
+    process: &ProcessConfiguration,
+) -> Result<Vec<SafetyLayer>, CommandError> {
     let list = |value: &Value| value.as_text().and_then(tools).unwrap_or_default();
     let readers: [(&'static Key, Reader<'_>); 4] = [
         (&keys::SAFETY_DENY_TOOLS, &|value| {
@@ -133,15 +147,15 @@ fn guards_of_configuration(context: &Context) -> Result<Vec<SafetyLayer>, Comman
             value.as_flag().filter(|asks| *asks).map(|_| asking())
         }),
     ];
-    let mut said = Vec::new();
+    let mut collected = Vec::new();
     for (key, read) in readers {
-        for (level, source, value) in levels(context, key)? {
+        for (level, source, value) in levels(process, key)? {
             if let Some((says, guards)) = read(&value) {
-                said.push(guards_layer(level, source.to_string(), says, guards));
+                collected.push(guards_layer(level, source.to_string(), says, guards));
             }
         }
     }
-    Ok(said)
+    Ok(collected)
 }
 
 fn denying(denylist: Vec<ToolPattern>) -> (String, Guards) {
@@ -166,7 +180,7 @@ fn calling(most: u64) -> (String, Guards) {
         max_tool_calls_per_step: Some(most),
         ..Guards::default()
     };
-    (format!("at most {most} calls after one answer"), guards)
+    (format!("at most {most} calls per response"), guards)
 }
 
 fn asking() -> (String, Guards) {
@@ -174,10 +188,10 @@ fn asking() -> (String, Guards) {
         require_approval_for_writes: true,
         ..Guards::default()
     };
-    ("ask before every change".to_owned(), guards)
+    ("ask before every write".to_owned(), guards)
 }
 
-/// Patterns with commas between them.
+/// Comma-separated patterns.
 pub(crate) fn listed(patterns: &[ToolPattern]) -> String {
     let texts: Vec<String> = patterns.iter().map(ToolPattern::to_string).collect();
     texts.join(", ")

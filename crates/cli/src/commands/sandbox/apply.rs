@@ -1,6 +1,6 @@
-//! Carrying the changes of a sandbox to the real files.
+//! `sandbox apply`.
 
-use cleveragents_application::{Applied, ApplyRequest, SandboxError, SandboxService};
+use cleveragents_application::{ApplyRequest, ApplyResult, SandboxError, SandboxService};
 use cleveragents_sandbox::apply::Conflict;
 use cleveragents_sandbox::{Error, Landing, SCRIPT};
 use serde_json::json;
@@ -18,7 +18,7 @@ pub(super) fn run(
         && message.trim().is_empty()
     {
         return Err(CommandError::usage("the message is empty")
-            .with_hint("say what the change is for, or leave --message out"));
+            .with_hint("describe the change, or omit --message"));
     }
     let mut sandbox = open(service, &arguments.sandbox.reference)?;
     let name = sandbox.view.sandbox.name.clone();
@@ -42,7 +42,7 @@ pub(super) fn run(
     }
 }
 
-fn report(name: &str, applied: &Applied, is_preview: bool) -> Report {
+fn report(name: &str, applied: &ApplyResult, is_preview: bool) -> Report {
     let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path"]);
     let mut count = 0;
     let mut left_out = 0;
@@ -113,7 +113,7 @@ fn report(name: &str, applied: &Applied, is_preview: bool) -> Report {
                         "Kind",
                         match (commit.is_merge, commit.branch_moved) {
                             (true, _) => "a merge commit",
-                            (false, true) => "one commit, merged with what came since",
+                            (false, true) => "one commit, merged with newer commits",
                             (false, false) => "one commit",
                         },
                     ),
@@ -122,15 +122,15 @@ fn report(name: &str, applied: &Applied, is_preview: bool) -> Report {
     }
     if left_out > 0 {
         report = report.info(format!(
-            "not applied, being ignored by git or in a protected folder: {}",
+            "not applied, because git-ignored or in a protected folder: {}",
             counted(left_out, "changed path")
         ));
     }
     match (count, is_preview) {
         (0, true) => report.ok("Nothing would change"),
-        (0, false) => report.ok(format!("Nothing had changed; sandbox `{name}` is closed")),
+        (0, false) => report.ok(format!("No changes; sandbox `{name}` is closed")),
         (count, true) => report.ok(format!(
-            "{} would change; nothing was changed",
+            "{} would change; nothing changed",
             counted(count, "path")
         )),
         (count, false) => report.ok(format!(
@@ -157,7 +157,7 @@ fn conflicted(name: &str, conflicts: &[Conflict]) -> Report {
         counted(conflicts.len(), "path")
     );
     let hint = format!(
-        "commit, stash or undo your own changes, or take the sandbox's back, then run `agents sandbox apply {name}` again"
+        "commit, stash or undo your changes, or roll back the sandbox, then run `agents sandbox apply {name}` again"
     );
     let report = Report::new("sandbox apply")
         .data(json!({"sandbox": name, "conflicts": conflicts}))
@@ -170,7 +170,7 @@ fn conflicted(name: &str, conflicts: &[Conflict]) -> Report {
     }
 }
 
-/// What each side did to the common beginning, as two short differences.
+/// Both sides of a conflict, each as a short diff against the common base.
 fn both_sides(conflict: &Conflict) -> String {
     let text = |side: &Option<cleveragents_sandbox::apply::Side>| {
         side.as_ref()
@@ -182,7 +182,7 @@ fn both_sides(conflict: &Conflict) -> String {
         text(&conflict.sandbox),
     ) else {
         return format!(
-            "--- {}: not text, the sides are not shown\n",
+            "--- {}: binary, the sides are not shown\n",
             conflict.label()
         );
     };

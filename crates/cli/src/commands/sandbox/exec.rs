@@ -1,4 +1,4 @@
-//! Running a command in a sandbox, as a person at a terminal or a program would.
+//! `sandbox exec`: runs a command in a sandbox, interactively or for programs.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -18,10 +18,10 @@ use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{CommandError, Format, Report};
 
-/// So much of each stream is kept when the answer is one document.
+/// Maximum size of each captured stream when the output is one document.
 const KEPT: u64 = 8 << 20;
 
-/// The exit code when recording the changes of a command was interrupted.
+/// Exit code when recording the changes of a command was interrupted.
 const INTERRUPTED: u8 = 130;
 
 pub(super) fn run(
@@ -33,19 +33,16 @@ pub(super) fn run(
     let output = match (is_document, arguments.tty) {
         (true, true) => {
             return Err(CommandError::usage(
-                "--tty and one document as the answer exclude each other",
+                "--tty cannot be used with a format that prints one document",
             )
-            .with_hint("leave out --tty, or choose --format plain"));
+            .with_hint("omit --tty, or use --format plain"));
         }
         (true, false) => Output::Capture,
         (false, true) => Output::Terminal,
         (false, false) => Output::Inherit,
     };
     if arguments.tty && !std::io::stdin().is_terminal() {
-        return Err(
-            CommandError::usage("there is no terminal to give to the command")
-                .with_hint("leave out --tty"),
-        );
+        return Err(CommandError::usage("standard input is not a terminal").with_hint("omit --tty"));
     }
     let recording = Cancel::new();
     let service = &service.interrupted_by(&recording);
@@ -102,13 +99,13 @@ fn request(
     })
 }
 
-/// `NAME=VALUE`, or `NAME` with the value it has here.
+/// `NAME=VALUE`, or `NAME` with its current value.
 fn variable(context: &Context, given: &OsString) -> Result<(OsString, OsString), CommandError> {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
     let bytes = given.as_bytes();
     if matches!(bytes, [] | [b'=', ..]) {
-        return Err(CommandError::usage("a variable has no name")
-            .with_hint("give --env NAME or --env NAME=VALUE"));
+        return Err(CommandError::usage("--env has no variable name")
+            .with_hint("use --env NAME or --env NAME=VALUE"));
     }
     if let Some(at) = bytes.iter().position(|byte| *byte == b'=') {
         return Ok((
@@ -119,15 +116,16 @@ fn variable(context: &Context, given: &OsString) -> Result<(OsString, OsString),
     let name = given.to_string_lossy();
     let value = context.environment.get(&name).ok_or_else(|| {
         CommandError::usage(format!("the variable `{name}` is not set"))
-            .with_hint(format!("set it, or give a value: --env {name}=VALUE"))
+            .with_hint(format!("set it, or add a value: --env {name}=VALUE"))
     })?;
     Ok((given.clone(), value.to_owned()))
 }
 
-/// How long after the end of a command the signal that ended it may reach us: a terminal sends it to both.
+/// Maximum delay between the end of a command by a signal and the arrival of the same signal here:
+/// a terminal sends it to both.
 const LATE: Duration = Duration::from_secs(2);
 
-/// What is known about signals, by the thread that hears them and the one that runs the command.
+/// Signals, shared by the thread that receives them and the one that runs the command.
 #[derive(Debug, Default)]
 struct SignalState {
     known: Mutex<KnownSignals>,
@@ -135,9 +133,9 @@ struct SignalState {
 
 #[derive(Debug, Default)]
 struct KnownSignals {
-    /// Those that came while the command ran.
+    /// Received while the command ran.
     seen: Vec<i32>,
-    /// The one that ended the command and has not reached us yet, and when it did.
+    /// The signal that ended the command but has not arrived here yet, and when the command ended.
     late: Option<(i32, Instant)>,
 }
 
@@ -146,11 +144,11 @@ impl SignalState {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how the command ended: a signal that ended it is meant for it alone, also when we hear of it later.
+    /// Records how the command ended, to ignore a later copy of the signal that ended it.
     fn command_ended(&self, ending: Ending) {
         let signal = match ending {
             Ending::Signalled(signal) => signal,
-            // As shells and many programs tell that a signal ended them.
+            // Shells and many programs report the signal as exit code 128 + N.
             Ending::Exited(code) => code - 128,
             Ending::TimedOut | Ending::Cancelled => return,
         };
@@ -160,7 +158,7 @@ impl SignalState {
         }
     }
 
-    /// Whether a signal is the one that ended the command. It is so once.
+    /// Whether a signal is the late copy of the one that ended the command. True once.
     fn is_late(&self, signal: i32) -> bool {
         let mut known = self.known();
         let is_it = |(late, ended): (i32, Instant)| late == signal && ended.elapsed() < LATE;
@@ -168,8 +166,9 @@ impl SignalState {
     }
 }
 
-/// Passes signals on to the command, so that we live to record what it did. While nothing runs, one ends a look at
-/// the files of the sandbox, which may take long: nothing is lost by that, and the next command looks again.
+/// Forwards signals to the command, so that this process survives to record its changes. While no
+/// command runs, a signal interrupts the scan of the sandbox, which may take long; no data is lost,
+/// and the next command scans again.
 fn forward_signals(
     cancel: &Cancel,
     recording: &Cancel,
@@ -179,7 +178,7 @@ fn forward_signals(
         .map_err(|error| CommandError::internal("signals cannot be watched").caused_by(&error))?;
     let handle = signals.handle();
     let (cancel, recording, state) = (cancel.clone(), recording.clone(), Arc::clone(state));
-    // The keys of a terminal reach the command by themselves.
+    // The terminal sends signals of its keys to the command directly.
     let has_keys = std::io::stdin().is_terminal();
     std::thread::spawn(move || {
         for signal in signals.forever() {
@@ -229,13 +228,13 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
     if let Some(limit) = finished.exceeded {
         report = report
             .warn(format!(
-                "the command exceeded {limit} and was killed with all it started"
+                "the command exceeded {limit} and was killed with its child processes"
             ))
             .warn("allow more with --max-processes or --max-memory");
     }
     match finished.ending {
         Ending::TimedOut => {
-            report = report.warn("the command ran out of time and was killed with all it started");
+            report = report.warn("the command timed out and was killed with its child processes");
         }
         Ending::Signalled(signal) => {
             report = report.warn(format!("signal {signal} ended the command"));
@@ -245,7 +244,7 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
     }
     if finished.killed_leftovers > 0 {
         report = report.warn(format!(
-            "{} it had started and left running, killed",
+            "killed {} that the command left running",
             counted(finished.killed_leftovers, "process")
         ));
     }
@@ -254,7 +253,7 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
     }
     let Some(CaptureReport { changes, special }) = recorded else {
         return report
-            .warn("recording what the command changed was interrupted")
+            .warn("recording the changes of the command was interrupted")
             .info(format!(
                 "the next command on the sandbox records it; undo it with `agents sandbox rollback {name} --to {}`",
                 done.checkpoint
@@ -262,7 +261,7 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
     };
     if !special.is_empty() {
         report = report.warn(format!(
-            "not captured, being devices, sockets or pipes: {}",
+            "not captured (devices, sockets or pipes): {}",
             special.join(", ")
         ));
     }
@@ -281,7 +280,7 @@ fn report(name: &str, done: &ExecReport, is_document: bool) -> Report {
         report.info("nothing changed in the sandbox")
     } else {
         report.info(format!(
-            "{} changed: see `agents sandbox diff {name}`, undo with `agents sandbox rollback {name}`",
+            "{} changed: show with `agents sandbox diff {name}`, undo with `agents sandbox rollback {name}`",
             counted(changes.len(), "path")
         ))
     }

@@ -1,4 +1,4 @@
-//! What changed in a sandbox, checkpoints, and the way back.
+//! `sandbox diff`, `checkpoint`, `rollback` and `redo`.
 
 use cleveragents_application::{
     MemberChanges, RollbackTarget, RolledBack, SandboxError, SandboxService,
@@ -106,7 +106,7 @@ pub(super) fn checkpoint(
         .map(checkpoint_json);
     Ok(Report::new("sandbox checkpoint")
         .data(json!({"sandbox": sandbox.view.sandbox.name, "checkpoint": made}))
-        .ok(format!("Checkpoint {number} made")))
+        .ok(format!("Checkpoint {number} created")))
 }
 
 pub(super) fn rollback(
@@ -121,33 +121,44 @@ pub(super) fn rollback(
     let name = sandbox.view.sandbox.name.clone();
     if arguments.dry_run {
         let would = service.rollback_preview(&mut sandbox, &target)?;
-        return Ok(rolled("sandbox rollback", &name, &would, true).ok(format!(
-            "Checkpoint {} would change {}; nothing was changed",
-            would.checkpoint.number,
-            counted(would.changes.len(), "path")
-        )));
+        return Ok(
+            rollback_report("sandbox rollback", &name, &would, true).ok(format!(
+                "Checkpoint {} would change {}; nothing changed",
+                would.checkpoint.number,
+                counted(would.changes.len(), "path")
+            )),
+        );
     }
     let done = service.rollback(&mut sandbox, &target)?;
-    Ok(rolled("sandbox rollback", &name, &done, false)
+    Ok(rollback_report("sandbox rollback", &name, &done, false)
         .ok(format!(
-            "Back at checkpoint {}: {} changed",
+            "Rolled back to checkpoint {}: {} changed",
             done.checkpoint.number,
             counted(done.changes.len(), "path")
         ))
-        .info(format!("`agents sandbox redo {name}` returns")))
+        .info(format!(
+            "undo the rollback with `agents sandbox redo {name}`"
+        )))
 }
 
 pub(super) fn redo(service: &SandboxService, reference: &str) -> Result<Report, CommandError> {
     let mut sandbox = open(service, reference)?;
     let name = sandbox.view.sandbox.name.clone();
     let done = service.redo(&mut sandbox)?;
-    Ok(rolled("sandbox redo", &name, &done, false).ok(format!(
-        "The rollback is taken back: {} changed",
-        counted(done.changes.len(), "path")
-    )))
+    Ok(
+        rollback_report("sandbox redo", &name, &done, false).ok(format!(
+            "Rollback undone: {} changed",
+            counted(done.changes.len(), "path")
+        )),
+    )
 }
 
-fn rolled(command: &'static str, name: &str, done: &RolledBack, is_preview: bool) -> Report {
+fn rollback_report(
+    command: &'static str,
+    name: &str,
+    done: &RolledBack,
+    is_preview: bool,
+) -> Report {
     let mut table = Table::with_columns("Changes", ["Part", "Operation", "Path", "Size"]);
     for (alias, change) in &done.changes {
         table = table.row(cells(alias, change));

@@ -1,4 +1,4 @@
-//! Making, listing, showing and discarding sandboxes.
+//! `sandbox create`, `list`, `show` and `discard`.
 
 use cleveragents_application::{SandboxService, SandboxView};
 use cleveragents_domain::Checkpoint;
@@ -34,7 +34,7 @@ fn sandbox_json(view: &SandboxView) -> Value {
         "state": view.sandbox.state,
         "origin": view.sandbox.origin,
         "machine": view.sandbox.machine,
-        "folder": view.folders().work().display().to_string(),
+        "folder": view.folders().work_dir().display().to_string(),
         "changeset_id": view.sandbox.changeset,
         "entries": view.position,
         "parts": members,
@@ -58,7 +58,7 @@ pub(super) fn checkpoint_json(checkpoint: &Checkpoint) -> Value {
 fn panel(view: &SandboxView) -> Panel {
     let folder = match view.members.as_slice() {
         [only] => only.root.clone(),
-        _ => view.folders().work(),
+        _ => view.folders().work_dir(),
     };
     Panel::new("Sandbox")
         .row("Name", view.sandbox.name.clone())
@@ -84,10 +84,10 @@ fn parts(view: &SandboxView) -> Table {
                     base.commit.get(..10).unwrap_or_default()
                 )
             }
-            Base::Directory => "the folder as it was".to_owned(),
-            Base::File => "the file as it was".to_owned(),
-            Base::Sqlite { .. } => "the database as it was".to_owned(),
-            Base::Postgres => "the database itself; write `changes.sql`".to_owned(),
+            Base::Directory => "copy of the folder".to_owned(),
+            Base::File => "copy of the file".to_owned(),
+            Base::Sqlite { .. } => "copy of the database".to_owned(),
+            Base::Postgres => "the real database; write `changes.sql`".to_owned(),
         };
         table = table.row([
             Cell::from(member.alias.clone()),
@@ -109,32 +109,45 @@ pub(super) fn create(
     arguments: &SandboxCreate,
 ) -> Result<Report, CommandError> {
     service.check_free(&arguments.name)?;
-    let (origin, targets) = super::targets::of(context, arguments)?;
+    let (origin, targets) = super::targets::resolve(context, arguments)?;
     let view = service.create(&arguments.name, &origin, &targets)?;
-    let mut uncommitted = 0;
+    let (mut included, mut left_out) = (0, Vec::new());
     for member in &view.members {
-        uncommitted += member
-            .uncommitted()
-            .map_err(cleveragents_application::SandboxError::from)?;
+        let edits = member.included_edits();
+        included += edits
+            .map_err(cleveragents_application::SandboxError::from)?
+            .len();
+        if let Base::Git(base) = &member.base {
+            left_out.extend(base.left_out.iter().cloned());
+        }
     }
     let report = Report::new("sandbox create")
-        .data(json!({"sandbox": sandbox_json(&view), "uncommitted_left_out": uncommitted}))
+        .data(json!({
+            "sandbox": sandbox_json(&view),
+            "uncommitted_included": included,
+            "uncommitted_left_out": left_out.len(),
+        }))
         .panel(panel(&view))
         .table(parts(&view))
         .ok("Sandbox created");
-    let report = with_script_notes(report, &view).info(format!(
+    let mut report = with_script_notes(report, &view).info(format!(
         "next: `agents sandbox exec {} -- COMMAND`",
         view.sandbox.name
     ));
-    Ok(if uncommitted == 0 {
-        report
-    } else {
-        report.info(format!(
-            "it starts from the last commit: {} that you did not commit {} not in it",
-            counted(uncommitted, "change"),
-            if uncommitted == 1 { "is" } else { "are" },
-        ))
-    })
+    if included > 0 {
+        report = report.info(format!(
+            "it contains your uncommitted edits of {}",
+            counted(included, "file")
+        ));
+    }
+    if !left_out.is_empty() {
+        report = report.warn(format!(
+            "it does not contain {}: {}",
+            counted(left_out.len(), "uncommitted file"),
+            left_out.join(", ")
+        ));
+    }
+    Ok(report)
 }
 
 pub(super) fn list(service: &SandboxService, all: bool) -> Result<Report, CommandError> {
@@ -189,7 +202,7 @@ pub(super) fn show(service: &SandboxService, reference: &str) -> Result<Report, 
     Ok(with_script_notes(report, &view))
 }
 
-/// Says how to work on databases that are not copied.
+/// Explains how to change databases that are not copied.
 fn with_script_notes(report: Report, view: &SandboxView) -> Report {
     let databases = view
         .members
@@ -198,10 +211,10 @@ fn with_script_notes(report: Report, view: &SandboxView) -> Report {
     databases.fold(report, |report, member| {
         let (name, part) = (&view.sandbox.name, &member.alias);
         let advice = if member.is_read_only {
-            format!("may only be read: `agents sandbox query {name} --part {part} SQL`")
+            format!("is read-only: `agents sandbox query {name} --part {part} SQL`")
         } else {
             format!(
-                "is changed by the SQL in `{part}/{SCRIPT}`, in one transaction, when it is applied; try statements with `agents sandbox query {name} --part {part} SQL`, add them with --record"
+                "changes when you apply the sandbox: the SQL in `{part}/{SCRIPT}` runs in one transaction; try statements with `agents sandbox query {name} --part {part} SQL`, add them with --record"
             )
         };
         report.info(format!("the database `{part}` {advice}"))
@@ -209,19 +222,17 @@ fn with_script_notes(report: Report, view: &SandboxView) -> Report {
 }
 
 pub(super) fn discard(
-    context: &Context,
     service: &SandboxService,
     reference: &str,
     yes: bool,
 ) -> Result<Report, CommandError> {
     let found = service.find(reference)?;
     if found.sandbox.state.is_over() && !SandboxService::has_kept_files(&found.sandbox) {
-        // Says why.
+        // Returns the reason.
         open(service, reference)?;
     }
     confirm(
-        context,
-        &format!("Throw sandbox {} and its changes away?", found.sandbox.name),
+        &format!("Discard sandbox {} and its changes?", found.sandbox.name),
         yes,
     )?;
     let view = service.discard(reference)?;
@@ -235,7 +246,7 @@ pub(super) fn discard(
         .ok(format!("Sandbox `{}` discarded", view.sandbox.name));
     Ok(left.fold(report, |report, place| {
         report.warn(format!(
-            "its apply had stopped halfway: `{}` may hold files of yours; look at them, then remove it",
+            "its apply was interrupted: `{}` may contain files of yours; check them, then remove it",
             place.display()
         ))
     }))

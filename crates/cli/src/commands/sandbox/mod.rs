@@ -7,7 +7,7 @@ mod manage;
 mod query;
 mod targets;
 
-use cleveragents_application::{Recovered, SandboxService};
+use cleveragents_application::{RecoveredOperation, SandboxService};
 use cleveragents_sandbox::Change;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::arguments::Sandbox;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
-/// The short name of a command.
+/// Command path, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Sandbox) -> &'static str {
     match command {
         Sandbox::Create(_) => "sandbox create",
@@ -51,47 +51,43 @@ pub(super) fn run(context: &Context, command: Sandbox) -> Result<Option<Report>,
         Sandbox::Rollback(arguments) => history::rollback(&service, &arguments)?,
         Sandbox::Redo { sandbox } => history::redo(&service, &sandbox.reference)?,
         Sandbox::Apply(arguments) => apply::run(&service, &arguments)?,
-        Sandbox::Discard { sandbox, yes } => {
-            manage::discard(context, &service, &sandbox.reference, yes)?
-        }
+        Sandbox::Discard { sandbox, yes } => manage::discard(&service, &sandbox.reference, yes)?,
     };
-    Ok(Some(
-        recovered
-            .iter()
-            .fold(report, |report, done| report.warn(told(done))),
-    ))
+    Ok(Some(recovered.iter().fold(report, |report, done| {
+        report.warn(recovery_message(done))
+    })))
 }
 
-/// What an earlier, interrupted command left and this one brought to an end.
-fn told(done: &Recovered) -> String {
+/// Message about an earlier, interrupted command that this one finished or undid.
+fn recovery_message(done: &RecoveredOperation) -> String {
     match done {
-        Recovered::Removed(name) => format!("sandbox `{name}` was never complete and is removed"),
-        Recovered::Applied(name) => {
+        RecoveredOperation::Removed(name) => {
+            format!("sandbox `{name}` was incomplete and is removed")
+        }
+        RecoveredOperation::Applied(name) => {
             format!("the interrupted apply of sandbox `{name}` is finished")
         }
-        Recovered::TakenBack(name, kept) if kept.is_empty() => {
-            format!(
-                "the interrupted apply of sandbox `{name}` is taken back, everything is as before"
-            )
+        RecoveredOperation::ApplyRolledBack(name, kept) if kept.is_empty() => {
+            format!("the interrupted apply of sandbox `{name}` is undone; all files are as before")
         }
-        Recovered::TakenBack(name, kept) => format!(
-            "the interrupted apply of sandbox `{name}` is taken back, except for what was changed since: {}",
+        RecoveredOperation::ApplyRolledBack(name, kept) => format!(
+            "the interrupted apply of sandbox `{name}` is undone, except for files changed since: {}",
             kept.iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
                 .join(", ")
         ),
-        Recovered::RolledBack(name) => {
+        RecoveredOperation::RolledBack(name) => {
             format!("the interrupted rollback of sandbox `{name}` is finished")
         }
-        Recovered::Discarded(name) => format!("sandbox `{name}` is discarded"),
-        Recovered::Failed(name, why) => {
-            format!("sandbox `{name}` was interrupted and could not be brought to an end: {why}")
+        RecoveredOperation::Discarded(name) => format!("sandbox `{name}` is discarded"),
+        RecoveredOperation::Failed(name, why) => {
+            format!("sandbox `{name}` was interrupted and could not be recovered: {why}")
         }
     }
 }
 
-/// A change for programs.
+/// JSON of a change.
 fn change_json(alias: &str, change: &Change) -> Value {
     json!({
         "part": alias,
@@ -102,13 +98,13 @@ fn change_json(alias: &str, change: &Change) -> Value {
     })
 }
 
-/// What happened to a path, in one word.
+/// Kind of a change.
 fn operation(change: &Change) -> &'static str {
     cleveragents_domain::Operation::between(change.before, change.after)
         .map_or("none", |operation| operation.as_str())
 }
 
-/// The sandbox that a command works with alone.
+/// Opens a sandbox for exclusive use.
 fn open(
     service: &SandboxService,
     reference: &str,

@@ -1,4 +1,4 @@
-//! Asking a database of a sandbox: it answers as it will be, and nothing stays.
+//! `sandbox query`: runs SQL with the pending changes, and rolls back.
 
 use std::io::{IsTerminal as _, Read as _};
 
@@ -101,7 +101,7 @@ fn report(name: &str, done: &QueryReport) -> Report {
     }
     if left_out > 0 {
         report = report.warn(format!(
-            "{} not shown; --limit shows more",
+            "{} not shown; use a higher --limit",
             counted(left_out, "row")
         ));
     }
@@ -112,12 +112,12 @@ fn report(name: &str, done: &QueryReport) -> Report {
     match &done.recorded {
         Some(_) => report
             .ok(format!(
-                "{did}; the SQL is added to `{}/{SCRIPT}`",
+                "{did}; the SQL was added to `{}/{SCRIPT}`",
                 done.part
             ))
             .info(format!(
                 "the database is unchanged until `agents sandbox apply {name}`"
             )),
-        None => report.ok(format!("{did}; everything was taken back")),
+        None => report.ok(format!("{did}; rolled back")),
     }
 }

@@ -1,4 +1,4 @@
-//! What a sandbox is made of: paths as people type them, resources and projects.
+//! Targets of a new sandbox: paths, resources and projects.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use crate::arguments::SandboxCreate;
 use crate::context::Context;
 use crate::output::CommandError;
 
-/// The resources named on the command line, and how the sandbox says what it was made from.
-pub(super) fn of(
+/// Resolves the targets given on the command line. Also returns the description of their origin.
+pub(super) fn resolve(
     context: &Context,
     arguments: &SandboxCreate,
 ) -> Result<(String, Vec<Target>), CommandError> {
@@ -20,7 +20,7 @@ pub(super) fn of(
         .environment
         .working_folder()
         .unwrap_or_else(|| Path::new("/"));
-    // Everything that can be said without registering anything comes first.
+    // Checks that do not register anything come first.
     let mut places = Vec::new();
     for path in &arguments.path {
         let given = base.join(path);
@@ -30,7 +30,7 @@ pub(super) fn of(
                 format!("`{}` cannot be read", given.display()),
             )
             .caused_by(&error)
-            .with_hint("name something that exists")
+            .with_hint("choose an existing path")
         })?;
         places.push(place);
     }
@@ -46,7 +46,7 @@ pub(super) fn of(
         origin.push(format!("resource {}", resource.name));
         let alias = resource.name.to_string();
         let alias = alias.rsplit('/').next().unwrap_or_default();
-        targets.push(Target::of(&resources, &resource, alias, false)?);
+        targets.push(Target::from_resource(&resources, &resource, alias, false)?);
     }
     if let Some(project) = &arguments.project {
         let (project, links) = context.projects()?.view(project)?;
@@ -54,8 +54,11 @@ pub(super) fn of(
         targets.extend(Target::of_project(&resources, &links)?);
     }
     if targets.is_empty() {
-        return Err(CommandError::usage("nothing is named that the sandbox shall hold")
-            .with_hint("name a folder with --path, a resource with --resource or a project that links one with --project"));
+        return Err(
+            CommandError::usage("no path, resource or project is given").with_hint(
+                "use --path FOLDER, --resource NAME, or --project NAME with a linked resource",
+            ),
+        );
     }
     refuse_twice(targets.iter().map(|target| target.location.as_path()))?;
     Target::make_distinct(&mut targets);
@@ -66,8 +69,8 @@ fn refuse_twice<'a>(places: impl IntoIterator<Item = &'a Path>) -> Result<(), Co
     let mut seen = HashSet::new();
     match places.into_iter().find(|place| !seen.insert(*place)) {
         Some(twice) => {
-            let message = format!("`{}` is named twice", twice.display());
-            Err(CommandError::usage(message).with_hint("name it once"))
+            let message = format!("`{}` is given twice", twice.display());
+            Err(CommandError::usage(message).with_hint("remove one of them"))
         }
         None => Ok(()),
     }

@@ -1,8 +1,7 @@
-//! Adding messages: one, or a stream of them.
+//! `session append`: one message, or a stream of messages.
 //!
-//! A stream is read by a thread of its own, so that whatever has arrived while one commit was on its
-//! way shares the next. A line alone is stored at once. Each line is acknowledged only after its
-//! message is durable.
+//! A thread reads the stream, so that lines that arrive during one commit share the next. A single
+//! line is stored at once. Each line is acknowledged only after its message is durable.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
@@ -20,10 +19,10 @@ use crate::commands::unwritable;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-/// How much of a text that is too large is read to say how large it is.
+/// Number of bytes to read beyond the limit to report the size of an oversized text.
 const COUNTED: u64 = 1 << 30;
 
-/// The most lines that share a commit.
+/// Maximum number of lines per commit.
 const BATCH: usize = 256;
 
 pub(super) fn run(
@@ -59,13 +58,13 @@ pub(super) fn run(
     Ok(Some(report))
 }
 
-/// Reads all of standard input as one text, without the line break that ends it.
+/// Reads standard input as one text, without its final line break.
 pub(crate) fn read_text(context: &Context) -> Result<String, CommandError> {
     let limit = context.settings.max_message_bytes();
     let failure = |error: std::io::Error| unreadable("standard input", &error);
     let mut input = stdin().lock();
     let mut bytes = Vec::new();
-    // Beyond the limit and a line break the text is only counted, and not for ever.
+    // Beyond the limit, the text is only counted, up to a bound.
     let kept = input
         .by_ref()
         .take(limit as u64 + 2)
@@ -90,7 +89,7 @@ pub(crate) fn read_text(context: &Context) -> Result<String, CommandError> {
 fn unreadable(place: &str, error: &std::io::Error) -> CommandError {
     CommandError::new(Code::FileAccess, format!("{place} cannot be read"))
         .caused_by(error)
-        .with_hint("check that the file exists and that you may read it")
+        .with_hint("check that the file exists and is readable")
 }
 
 fn invalid_utf8(place: &str, at: usize) -> CommandError {
@@ -127,7 +126,7 @@ fn stream(context: &Context, reference: &str, path: &Path, role: &str) -> Result
     } else {
         Box::new(File::open(path).map_err(|error| unreadable(&path.display().to_string(), &error))?)
     };
-    // JSON may spell a byte with six characters; beyond that a line cannot fit the limit.
+    // JSON may encode a byte with six characters; a longer line always exceeds the limit.
     let longest = context
         .settings
         .max_message_bytes()
@@ -197,7 +196,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Stores the messages before a wrong one, too.
+/// Also stores the messages before an invalid one.
 fn store_batch(
     sessions: &SessionService,
     id: SessionId,
@@ -233,7 +232,7 @@ fn acknowledge(
     writeln!(out, "{line}").map_err(|error| unwritable(&error))
 }
 
-/// Reads lines on a thread of their own, a few commits ahead at most.
+/// Reads lines on a thread, at most a few commits ahead.
 fn read_lines(input: Box<dyn Read + Send>, longest: usize) -> Receiver<Line> {
     let (sender, receiver) = sync_channel(4 * BATCH);
     std::thread::spawn(move || {
@@ -266,7 +265,7 @@ struct ParsedLine {
     metadata: Metadata,
 }
 
-/// Reads a message from a line, `None` from an empty one.
+/// Parses a message from a line; `None` for an empty line.
 fn parse_line(line: Line, role: Role) -> Result<Option<ParsedLine>, CommandError> {
     let number = line.number;
     let place = format!("line {number}");
@@ -280,7 +279,7 @@ fn parse_line(line: Line, role: Role) -> Result<Option<ParsedLine>, CommandError
     }
     let input: InputLine = serde_json::from_str(text).map_err(|error| {
         CommandError::new(Code::InvalidJsonLine, format!("line {number} is not a message: {}", without_position(&error)))
-            .with_hint("each line is a JSON object like {\"content\": \"…\", \"role\": \"user\"}; the lines before it are stored")
+            .with_hint("each line is a JSON object like {\"content\": \"…\", \"role\": \"user\"}; the previous lines are stored")
             .with_details(json!({"line": number}))
     })?;
     let role = input.role.as_deref().map_or(Ok(role), parse_role);
@@ -296,7 +295,7 @@ fn parse_role(text: &str) -> Result<Role, SessionError> {
     Ok(text.parse::<Role>()?)
 }
 
-/// What is wrong with a line, with the column alone: the line is ours to count.
+/// The JSON error with only the column: the line number is that of the input.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text
@@ -305,12 +304,12 @@ fn without_position(error: &serde_json::Error) -> String {
     format!("{reason} (column {})", error.column())
 }
 
-/// The error of a message, with the number of its line.
+/// Adds the line number to the error of a message.
 fn in_line(number: u64, inner: &CommandError) -> CommandError {
     let failure = CommandError::new(inner.code(), format!("line {number}: {}", inner.message()))
         .with_details(json!({"line": number}));
     match inner.hint() {
-        Some(hint) => failure.with_hint(hint),
+        Some(hint) => failure.with_hint(hint.clone()),
         None => failure,
     }
 }

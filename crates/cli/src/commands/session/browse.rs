@@ -1,4 +1,4 @@
-//! Listing sessions and reading their messages.
+//! `session list`, `show` and `messages`.
 
 use cleveragents_application::session_operations::{
     ListMessages, ListSessions, ListedMessage, RecentMessage, SessionDetails, SessionList,
@@ -42,7 +42,7 @@ pub(super) fn list(
     )
 }
 
-/// Lists sessions. Short ids are requested only where they are shown.
+/// Lists sessions. Requests short ids only where they are shown.
 pub(crate) fn list_report(
     context: &Context,
     mut request: ListSessions,
@@ -69,7 +69,7 @@ fn list_view(report: Report, response: SessionList) -> Report {
         .column("Messages", Align::Right)
         .column("Updated", Align::Left)
         .empty(if summary.total == 0 {
-            "No sessions. Start one with `agents session create`"
+            "No sessions. Create one with `agents session create`"
         } else {
             "No session matches"
         });
@@ -101,7 +101,6 @@ pub(super) fn show(
     Ok(show_report(details))
 }
 
-/// The report of a session.
 pub(crate) fn show_report(details: SessionDetails) -> Report {
     let session = &details.session_summary;
     let usage = &details.token_usage;
@@ -199,7 +198,7 @@ pub(super) fn messages(
     };
     let report = report.ok(format!("{count} of {} shown", counted(total, "message")));
     Ok(match next_after {
-        Some(last) => report.info(format!("Go on with --after {last}")),
+        Some(last) => report.info(format!("Continue with --after {last}")),
         None => report,
     })
 }

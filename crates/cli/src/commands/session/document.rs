@@ -1,4 +1,4 @@
-//! Exporting a session to a document and importing it again.
+//! `session export` and `session import`.
 
 use std::fs;
 use std::io::{BufWriter, ErrorKind, Read, Write, stdin, stdout};
@@ -36,7 +36,7 @@ pub(super) fn export(
     let Some(target) = target else {
         let mut out = BufWriter::new(stdout().lock());
         return match write(context, reference, format, &mut out) {
-            // The reader has closed the pipe and wants no more.
+            // The reader closed the pipe.
             Err(WriteError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
             outcome => outcome.map(|_| None).map_err(Into::into),
         };
@@ -46,7 +46,6 @@ pub(super) fn export(
     Ok(Some(export_report(report, &target.path)))
 }
 
-/// Why an export was not written.
 enum WriteError {
     Output(std::io::Error),
     Command(CommandError),
@@ -61,7 +60,7 @@ impl From<WriteError> for CommandError {
     }
 }
 
-/// Writes an export: as it is read from the database here, or as the server sent it.
+/// Writes an export: from the database, or as the server sent it.
 fn write(
     context: &Context,
     reference: String,
@@ -119,12 +118,12 @@ fn export_report(report: ExportReport, path: &Path) -> Report {
         .ok("Export completed")
 }
 
-/// The bytes of a file that is to be imported.
+/// Bytes of a file to import.
 fn read_export(path: &Path) -> Result<Vec<u8>, CommandError> {
     let failure = |error: &std::io::Error| {
         CommandError::new(Code::FileAccess, format!("cannot read {}", path.display()))
             .caused_by(error)
-            .with_hint("check that the file exists and that you may read it")
+            .with_hint("check that the file exists and is readable")
     };
     if path != Path::new("-") {
         return fs::read(path).map_err(|error| failure(&error));

@@ -1,4 +1,4 @@
-//! Creating, renaming, forking and deleting sessions.
+//! `session create`, `rename`, `fork` and `delete`.
 
 use cleveragents_application::session_operations::{
     CreateSession, DeleteSession, ForkSession, RenameSession, SessionInfo, ShowSession,
@@ -66,7 +66,7 @@ pub(super) fn fork(
             session_panel(&forked.session)
                 .row("Forked from", Cell::Id(origin.session_id.to_string()))
                 .row(
-                    "Last message taken",
+                    "Last message copied",
                     origin.sequence.map(|sequence| sequence.0),
                 ),
         )
@@ -86,7 +86,7 @@ pub(super) fn delete(
     let session = shown.session_summary;
     let name = session.name.unwrap_or_else(|| session.id.to_string());
     let question = format!("Delete session {name} with {} messages?", session.messages);
-    confirm(context, &question, yes)?;
+    confirm(&question, yes)?;
     let deleted = context.call(DeleteSession {
         reference: session.id.to_string(),
         yes: true,

@@ -1,4 +1,4 @@
-//! `session`: keeping conversations.
+//! `session`: conversations.
 
 mod append;
 mod browse;
@@ -14,7 +14,7 @@ use crate::arguments::Session;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
-/// Commands that consist of typed operations.
+/// Commands that call typed operations.
 pub(crate) const OPERATIONS: &[&str] = &[
     "session append",
     "session create",
@@ -27,9 +27,10 @@ pub(crate) const OPERATIONS: &[&str] = &[
     "session rename",
     "session search",
     "session show",
+    "session tell",
 ];
 
-/// Runs a session command. `None` means that it wrote a document of its own.
+/// Runs a session command. `None` means that it wrote its document itself.
 pub(super) fn run(
     context: &Context,
     command: Session,
@@ -51,7 +52,7 @@ pub(super) fn run(
         Session::Import(arguments) => document::import(context, arguments)?,
         Session::Fork { session, at, name } => manage::fork(context, session.reference, at, name)?,
         Session::Search(arguments) => search::run(context, arguments)?,
-        Session::Tell(arguments) => tell::run(context, &arguments)?,
+        Session::Tell(arguments) => tell::run(context, *arguments)?,
     };
     Ok(Some(report))
 }

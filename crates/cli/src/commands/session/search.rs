@@ -1,4 +1,4 @@
-//! Searching all messages.
+//! `session search`.
 
 use cleveragents_application::session_operations::{MessageMatch, SearchMessages, SearchWords};
 
@@ -39,7 +39,7 @@ pub(super) fn run(context: &Context, arguments: SessionSearch) -> Result<Report,
         .ok(format!("{} found", counted(count, "match"))))
 }
 
-/// The excerpt with brackets around each match.
+/// Excerpt with brackets around each match.
 fn highlighted(found: &MessageMatch) -> String {
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     let mut text = found.excerpt.clone();

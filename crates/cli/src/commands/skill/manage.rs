@@ -3,16 +3,21 @@
 use cleveragents_application::skill_operations::{
     ListSkills, ListedSkill, RemoveSkill, SkillKind, included_skills, skill_servers, tool_sources,
 };
-use cleveragents_application::{Outcome, Register, SkillService};
-use cleveragents_domain::Diagnose as _;
+use cleveragents_application::{Register, SkillService};
+use cleveragents_domain::{DefinitionKind, Diagnose as _};
 use cleveragents_skills::{Definition, agent};
 use serde_json::json;
 
 use super::{joined, source, source_names};
 use crate::arguments::SkillAdd;
-use crate::commands::{call_removal, counted, removal};
+use crate::commands::counted;
+use crate::commands::definition::{
+    listed as listed_sentence, registered, remove as remove_definition,
+};
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table, path_text};
+
+const KIND: DefinitionKind = DefinitionKind::Skill;
 
 pub(super) fn add(
     context: &Context,
@@ -20,7 +25,7 @@ pub(super) fn add(
     arguments: &SkillAdd,
 ) -> Result<Report, CommandError> {
     let path = arguments.path.as_ref().or(arguments.config.as_ref());
-    let path = path.ok_or_else(|| CommandError::usage("no file or folder is named"))?;
+    let path = path.ok_or_else(|| CommandError::usage("no file or folder is given"))?;
     let source = source(context, path)?;
     let register = if arguments.update {
         Register::Update
@@ -65,14 +70,11 @@ pub(super) fn add(
         }),
         Definition::Collection(_) => report,
     };
-    Ok(report.ok(match added.outcome {
-        Outcome::Updated => "Skill updated",
-        Outcome::Created | Outcome::Unchanged => "Skill added",
-    }))
+    Ok(report.ok(registered(KIND, added.outcome, "added")))
 }
 
-/// Folders of skills in the project of the working folder that are not registered. They are shown and not used,
-/// since they come with code of others.
+/// Skill folders in the project of the working folder that are not registered. They are listed but
+/// not used, because they contain other people's code.
 fn offered(context: &Context, known: &[ListedSkill]) -> Vec<String> {
     let Some(folder) = context.environment.working_folder() else {
         return Vec::new();
@@ -93,7 +95,7 @@ fn offered(context: &Context, known: &[ListedSkill]) -> Vec<String> {
 pub(super) fn list(context: &Context) -> Result<Report, CommandError> {
     let mut listed = context.call(ListSkills {})?;
     // Skills are added on this machine, not on a server.
-    if context.connection.is_none() && context.served.is_none() {
+    if context.connection.is_none() {
         listed.offered = offered(context, &listed.skills);
         listed.summary.offered = listed.offered.len() as u64;
     }
@@ -112,14 +114,12 @@ pub(super) fn list(context: &Context) -> Result<Report, CommandError> {
             "this project offers a skill: `agents skill add {folder}`"
         ));
     }
-    let report = report
-        .data(listed)
-        .ok(format!("{} listed", counted(count, "skill")));
+    let report = report.data(listed).ok(listed_sentence(KIND, count));
     Ok(if broken == 0 {
         report
     } else {
         let skills = counted(broken, "skill");
-        report.warn(format!("{skills} cannot be used until mended or removed"))
+        report.warn(format!("{skills} cannot be used until fixed or removed"))
     })
 }
 
@@ -149,22 +149,22 @@ pub(super) fn refresh(
     skills: &SkillService,
     name: Option<&str>,
 ) -> Result<Report, CommandError> {
-    let told = skills.refresh(name, &context.variables())?;
+    let refreshed_skills = skills.refresh(name, &context.variables())?;
     let secrets = context.models(None)?.redactor();
     let mut table = Table::with_columns("Refreshed Skills", ["Name", "Outcome", "Reason"])
         .empty("No skill is registered");
-    for name in &told.refreshed {
+    for name in &refreshed_skills.refreshed {
         table = table.row(vec![
             name.as_str().into(),
             Cell::Good("refreshed".to_owned()),
             "".into(),
         ]);
     }
-    for name in &told.unchanged {
+    for name in &refreshed_skills.unchanged {
         table = table.row(vec![name.as_str().into(), "unchanged".into(), "".into()]);
     }
     let mut failed = Vec::new();
-    for (name, error) in &told.failed {
+    for (name, error) in &refreshed_skills.failed {
         let message = secrets.text(&error.to_string()).into_owned();
         failed.push(json!({"name": name, "error": message, "code": error.code().as_str()}));
         table = table.row(vec![
@@ -174,48 +174,42 @@ pub(super) fn refresh(
         ]);
     }
     let mut skipped = Vec::new();
-    for (name, reason) in &told.skipped {
+    for (name, reason) in &refreshed_skills.skipped {
         skipped.push(json!({"name": name, "reason": reason}));
         let outcome = Cell::Warn("skipped".to_owned());
         table = table.row(vec![name.as_str().into(), outcome, reason.as_str().into()]);
     }
     let report = Report::new("skill refresh")
         .data(json!({
-            "refreshed": told.refreshed,
-            "unchanged": told.unchanged,
+            "refreshed": refreshed_skills.refreshed,
+            "unchanged": refreshed_skills.unchanged,
             "failed": failed,
             "skipped": skipped,
             "summary": {
-                "refreshed": told.refreshed.len(),
-                "unchanged": told.unchanged.len(),
-                "failed": told.failed.len(),
-                "skipped": told.skipped.len(),
+                "refreshed": refreshed_skills.refreshed.len(),
+                "unchanged": refreshed_skills.unchanged.len(),
+                "failed": refreshed_skills.failed.len(),
+                "skipped": refreshed_skills.skipped.len(),
             },
         }))
         .table(table);
     let report = report.ok(format!(
         "{} refreshed",
-        counted(told.refreshed.len(), "skill")
+        counted(refreshed_skills.refreshed.len(), "skill")
     ));
-    Ok(match told.failed.len() {
+    Ok(match refreshed_skills.failed.len() {
         0 => report,
         count => {
-            let told = counted(count, "skill");
-            let message = format!("{told} could not be read again; what was registered stays");
+            let skills = counted(count, "skill");
+            let message = format!("{skills} could not be read again; the registered content stays");
             report.warn(message).exit_with(1)
         }
     })
 }
 
 pub(super) fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    let removed = call_removal(context, "skill", yes, |yes| RemoveSkill {
+    remove_definition(context, "skill remove", KIND, yes, |yes| RemoveSkill {
         name: name.to_owned(),
         yes,
-    })?;
-    Ok(removal(
-        "skill remove",
-        "Skill",
-        removed.removed,
-        removed.config,
-    ))
+    })
 }

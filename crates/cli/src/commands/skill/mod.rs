@@ -1,4 +1,4 @@
-//! `skill`: what belongs together of tools, and folders of instructions.
+//! `skill`: groups of tools, and folders of instructions.
 
 mod manage;
 mod show;
@@ -8,14 +8,14 @@ use std::path::Path;
 
 use cleveragents_application::skill_operations::SkillToolSource;
 use cleveragents_application::{SkillService, SkillSource};
-use cleveragents_domain::Code;
+use cleveragents_domain::DefinitionKind;
 
-use super::read_definition;
+use super::definition::read_text_of;
 use crate::arguments::Skill;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
 
-/// The short name of a command.
+/// Command path, as in the `command` field of the JSON output.
 pub(super) const fn name(command: &Skill) -> &'static str {
     match command {
         Skill::Add(_) => "skill add",
@@ -28,7 +28,7 @@ pub(super) const fn name(command: &Skill) -> &'static str {
     }
 }
 
-/// Commands that consist of typed operations.
+/// Commands that call typed operations.
 pub(crate) const OPERATIONS: &[&str] = &["skill list", "skill remove", "skill show", "skill tools"];
 
 pub(super) fn run(context: &Context, command: Skill) -> Result<Report, CommandError> {
@@ -43,7 +43,7 @@ pub(super) fn run(context: &Context, command: Skill) -> Result<Report, CommandEr
     }
 }
 
-/// A skill as it is given: a folder, its `SKILL.md`, or a YAML file.
+/// Reads the source of a skill: a folder, its `SKILL.md`, or a YAML file.
 fn source(context: &Context, path: &Path) -> Result<SkillSource, CommandError> {
     let base = context.environment.working_folder();
     let place = base.unwrap_or_else(|| Path::new("/")).join(path);
@@ -52,33 +52,33 @@ fn source(context: &Context, path: &Path) -> Result<SkillSource, CommandError> {
             .file_name()
             .is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"));
         if place.is_dir() {
-            return Ok(SkillSource::Folder(tidy(&place)));
+            return Ok(SkillSource::Folder(canonical_folder(&place)));
         }
         if is_document && let Some(folder) = place.parent() {
-            return Ok(SkillSource::Folder(tidy(folder)));
+            return Ok(SkillSource::Folder(canonical_folder(folder)));
         }
     }
-    let text = read_definition(path, "the file of a skill", Code::MalformedSkill)?;
+    let text = read_text_of(path, DefinitionKind::Skill)?;
     Ok(SkillSource::File { text, file: place })
 }
 
-/// A folder without `.`, `..` and links, so that it has its own name; as it is when it is not there.
-fn tidy(folder: &Path) -> std::path::PathBuf {
+/// Canonical path of a folder; unchanged if the folder does not exist.
+fn canonical_folder(folder: &Path) -> std::path::PathBuf {
     std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-/// The names of the sources of a skill's tools.
+/// Names of the sources of a skill's tools.
 fn source_names(sources: &[SkillToolSource]) -> Vec<String> {
     let names = sources.iter().map(|source| source.source.clone());
     names.collect()
 }
 
-/// Words separated by commas; nothing when there are none.
+/// Comma-separated words; `None` if there are none.
 fn joined(words: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// The service, with the folder of skills in the home.
+/// The service, with the skill folder of the home.
 impl Context {
     pub(crate) fn skills(&self) -> Result<SkillService, CommandError> {
         Ok(SkillService::new(self.engine()?, self.home.skills()))

@@ -55,7 +55,7 @@ pub(super) fn show(context: &Context, name: String) -> Result<Report, CommandErr
                 .row("Writes", Cell::Count(summary.writes))
                 .row("Checkpointable", Cell::Count(summary.checkpointable))
                 .row("Side effects", Cell::Count(summary.has_side_effects))
-                .row("Asks each time", Cell::Count(summary.requires_approval)),
+                .row("Needs approval", Cell::Count(summary.requires_approval)),
         )
         .table(tool_table(tools))
         .data(details)

@@ -1,16 +1,16 @@
-//! `skill validate`: all that is wrong with a file or folder, without registering it.
+//! `skill validate`: lists all problems of a file or folder without registering it.
 
 use std::path::Path;
 
 use cleveragents_application::skill_operations::SkillKind;
 use cleveragents_application::{SkillService, SkillSource};
+use cleveragents_domain::DefinitionFileError;
 use cleveragents_skills::agent::inspect;
-use cleveragents_tools::FileError;
 use serde_json::{Value, json};
 
 use super::source;
 use crate::context::Context;
-use crate::output::{CommandError, Panel, Report, path_text};
+use crate::output::{CommandError, Panel, Report, hint_text, path_text};
 
 pub(super) fn run(
     context: &Context,
@@ -20,7 +20,8 @@ pub(super) fn run(
     let source = source(context, path)?;
     if let SkillSource::Folder(folder) = &source {
         let found = inspect(folder);
-        let problems: Vec<&FileError> = found.wrong.iter().chain(&found.departures).collect();
+        let problems: Vec<&DefinitionFileError> =
+            found.wrong.iter().chain(&found.departures).collect();
         if let Some(first) = problems.first() {
             return Err(refused(first, &problems));
         }
@@ -43,16 +44,16 @@ pub(super) fn run(
         .ok("Skill valid"))
 }
 
-/// The first problem as the error, and all of them beside it.
-fn refused(first: &FileError, all: &[&FileError]) -> CommandError {
+/// The first problem as the error, with all problems in its data.
+fn refused(first: &DefinitionFileError, all: &[&DefinitionFileError]) -> CommandError {
     let error = CommandError::from(first.clone());
-    let problem = |problem: &&FileError| {
+    let problem = |problem: &&DefinitionFileError| {
         json!({
             "file": path_text(&problem.file),
             "line": problem.line,
             "column": problem.column,
             "message": problem.message,
-            "fix": problem.fix,
+            "fix": hint_text(&problem.fix),
         })
     };
     let problems: Vec<Value> = all.iter().map(problem).collect();

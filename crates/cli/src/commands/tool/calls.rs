@@ -1,4 +1,4 @@
-//! `tool calls` and `tool call`: what was called, what came of it, and all that it said.
+//! `tool calls` and `tool call`: arguments, outcome and output of tool calls.
 
 use cleveragents_application::tool_operations::{ListToolCalls, ToolCallInfo};
 use cleveragents_application::{Excerpt, ToolService};
@@ -10,7 +10,7 @@ use crate::commands::counted;
 use crate::context::Context;
 use crate::output::{Align, Cell, CommandError, Panel, Report, Table};
 
-/// So much of an output and of a log is shown with a call.
+/// Maximum number of bytes of output and log that are shown with a call.
 const SHOWN_BYTES: usize = 8 << 10;
 
 pub(super) fn list(context: &Context, arguments: ToolCalls) -> Result<Report, CommandError> {
@@ -23,7 +23,7 @@ pub(super) fn list(context: &Context, arguments: ToolCalls) -> Result<Report, Co
         offset,
     })?;
     let (count, matching) = (listed.summary.shown, listed.summary.matching);
-    let table = Table::new("Calls of Tools")
+    let table = Table::new("Tool Calls")
         .column("Id", Align::Left)
         .column("Tool", Align::Left)
         .column("Outcome", Align::Left)
@@ -36,7 +36,7 @@ pub(super) fn list(context: &Context, arguments: ToolCalls) -> Result<Report, Co
     let next = offset.saturating_add(count);
     let report = if count > 0 && next < matching {
         report.info(format!(
-            "older ones: repeat the command with --offset {next}"
+            "older calls: repeat the command with --offset {next}"
         ))
     } else {
         report
@@ -117,7 +117,7 @@ pub(super) fn show(tools: &ToolService, arguments: &ToolCallShow) -> Result<Repo
     Ok(report.ok("Call shown"))
 }
 
-/// A page of all that a call said or logged.
+/// A page of the output or log of a call.
 fn page(
     tools: &ToolService,
     call: &ToolInvocation,
@@ -145,7 +145,7 @@ fn page(
         .text(text(&excerpt, picture));
     if let Some(next) = next {
         report = report.info(format!(
-            "it goes on: `agents tool call {} {option} --from {next}`",
+            "continue with `agents tool call {} {option} --from {next}`",
             call.id
         ));
     }
@@ -163,7 +163,7 @@ fn excerpt_json(excerpt: &Excerpt, picture: Option<&str>) -> Value {
     })
 }
 
-/// What can be read of it; of a picture what it is.
+/// Readable text; for a picture, its type and size.
 fn text(excerpt: &Excerpt, picture: Option<&str>) -> String {
     match picture {
         Some(kind) => format!("[{kind}, {} bytes]", excerpt.total),

@@ -1,4 +1,4 @@
-//! The arguments of a call as people write them: JSON, a file, or pairs.
+//! Arguments of a call: JSON, a file, or KEY=VALUE pairs.
 
 use cleveragents_domain::Code;
 use cleveragents_tools::Registry;
@@ -8,13 +8,13 @@ use crate::arguments::ToolRun;
 use crate::commands::read_definition;
 use crate::output::CommandError;
 
-/// The text of the arguments, as a model would write it. Whether it is right is for the gate to say.
+/// Arguments as JSON text, as a model would write it. The gate validates it.
 pub(super) fn text(arguments: &ToolRun, registry: &Registry) -> Result<String, CommandError> {
     if let Some(text) = &arguments.input {
         return Ok(text.clone());
     }
     if let Some(file) = &arguments.input_file {
-        return read_definition(file, "the input of a tool", Code::Usage);
+        return read_definition(file, "the tool input", Code::Usage);
     }
     let schema = registry
         .get(&arguments.tool.name)
@@ -24,7 +24,7 @@ pub(super) fn text(arguments: &ToolRun, registry: &Registry) -> Result<String, C
     for pair in &arguments.pairs {
         let wrong = |message: String| {
             CommandError::usage(message)
-                .with_hint("write KEY=VALUE, each key once, or all as JSON with --input")
+                .with_hint("use KEY=VALUE, each key once, or pass JSON with --input")
         };
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             return Err(wrong(format!("`{pair}` is not KEY=VALUE")));
@@ -40,7 +40,7 @@ pub(super) fn text(arguments: &ToolRun, registry: &Registry) -> Result<String, C
     Ok(Value::Object(fields).to_string())
 }
 
-/// Whether a schema of one argument takes text and nothing else that a person could mean.
+/// Whether a schema of one argument accepts only text.
 fn takes_text(schema: &Value) -> bool {
     match &schema["type"] {
         Value::String(kind) => kind == "string",

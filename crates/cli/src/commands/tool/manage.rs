@@ -2,27 +2,32 @@
 
 use std::path::Path;
 
-use cleveragents_application::Outcome;
 use cleveragents_application::tool_operations::{
     AddTool, ListTools, ListedTool, ListedToolKind, RemoveTool, ToolOrigin,
 };
-use cleveragents_domain::Code;
+use cleveragents_domain::DefinitionKind;
 use cleveragents_tools::Category;
 
 use super::capability_panel;
 use crate::arguments::{ToolKind, ToolList, ToolSource};
-use crate::commands::{call_removal, counted, read_definition, removal};
+use crate::commands::counted;
+use crate::commands::definition::{
+    DefinitionInput, listed as listed_sentence, read_input, registered, remove as remove_definition,
+};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report, Table};
 
+const KIND: DefinitionKind = DefinitionKind::Tool;
+
 pub(super) fn add(context: &Context, config: &Path, update: bool) -> Result<Report, CommandError> {
+    let DefinitionInput { text, source } = read_input(context, config, KIND)?;
     let added = context.call(AddTool {
-        text: read_definition(config, "the file of a tool", Code::MalformedTool)?,
-        source: context.definition_source(config),
+        text,
+        source,
         update,
     })?;
     let tool = &added.tool_registered;
-    let outcome = tool.outcome;
+    let sentence = registered(KIND, tool.outcome, "registered");
     Ok(Report::new("tool add")
         .panel(
             Panel::new("Tool Registered")
@@ -35,10 +40,7 @@ pub(super) fn add(context: &Context, config: &Path, update: bool) -> Result<Repo
         )
         .panel(capability_panel(&added.capability))
         .data(added)
-        .ok(match outcome {
-            Outcome::Updated => "Tool updated",
-            Outcome::Created | Outcome::Unchanged => "Tool registered",
-        }))
+        .ok(sentence))
 }
 
 impl TryFrom<ToolList> for ListTools {
@@ -88,7 +90,6 @@ fn row(tool: &ListedTool) -> Vec<Cell> {
     ]
 }
 
-/// Lists tools.
 pub(crate) fn list_report(context: &Context, request: ListTools) -> Result<Report, CommandError> {
     let listed = context.call(request)?;
     let headings = [
@@ -106,26 +107,20 @@ pub(crate) fn list_report(context: &Context, request: ListTools) -> Result<Repor
     let report = Report::new("tool list")
         .data(listed)
         .table(table)
-        .ok(format!("{} listed", counted(count, "tool")));
+        .ok(listed_sentence(KIND, count));
     Ok(if broken == 0 {
         report
     } else {
         report.warn(format!(
-            "{} cannot be read any more and left out until mended or removed",
+            "{} cannot be read; not offered until fixed or removed",
             counted(broken, "tool")
         ))
     })
 }
 
 pub(super) fn remove(context: &Context, name: &str, yes: bool) -> Result<Report, CommandError> {
-    let removed = call_removal(context, "tool", yes, |yes| RemoveTool {
+    remove_definition(context, "tool remove", KIND, yes, |yes| RemoveTool {
         name: name.to_owned(),
         yes,
-    })?;
-    Ok(removal(
-        "tool remove",
-        "Tool",
-        removed.removed,
-        removed.config,
-    ))
+    })
 }

@@ -1,4 +1,4 @@
-//! `tool`: the tools there are, and calls of them by hand.
+//! `tool`: manages and calls tools.
 
 mod calls;
 mod input;
@@ -16,7 +16,7 @@ use crate::arguments::Tool;
 use crate::context::Context;
 use crate::output::{CommandError, Panel, Report};
 
-/// Commands that consist of typed operations.
+/// Commands that call typed operations.
 pub(crate) const OPERATIONS: &[&str] = &[
     "tool add",
     "tool calls",
@@ -47,6 +47,6 @@ fn capability_panel(capability: &CapabilityInfo) -> Panel {
         .row("Side effects", listed(&capability.side_effects))
         .row("Idempotent", yes_no(capability.idempotent))
         .row("Unsafe", yes_no(capability.is_unsafe))
-        .row("Asks each time", yes_no(capability.human_approval_required))
+        .row("Needs approval", yes_no(capability.human_approval_required))
         .row("Container", capability.environment.clone())
 }

@@ -1,23 +1,24 @@
-//! `tool run`: one call, through the same gate as those of models.
+//! `tool run`: one call through the same gate as calls of models.
 
-use cleveragents_application::{SandboxWorkspace, ToolCallRequest, session_mode};
+use cleveragents_application::{
+    SandboxWorkspace, ToolCallRequest, call_status, files_changed, session_mode,
+};
 use cleveragents_models::CancellationToken;
 use cleveragents_process::Cancel;
-use cleveragents_tools::{CallOutcome, FailureKind, RefusalReason, Shown, ToolSpec};
+use cleveragents_tools::{CallOutcome, FailureKind, RefusalReason, ShownOutput, ToolSpec};
 use serde_json::{Value, json};
 
 use super::input;
 use crate::arguments::ToolRun;
-use crate::commands::call_view::{call_status, files_changed};
 use crate::commands::signals;
 use crate::commands::terminal::Terminal;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-/// So much of an output a person is shown. Unlike a model they may want all of it.
+/// Maximum number of bytes of output to show; higher than for models.
 const SHOWN_BYTES: usize = 16 << 20;
 
-/// What a call is called that no model made.
+/// Call id of a call that no model made.
 const CALL_ID: &str = "tool-run";
 
 pub(super) fn run(context: &Context, arguments: &ToolRun) -> Result<Report, CommandError> {
@@ -25,8 +26,8 @@ pub(super) fn run(context: &Context, arguments: &ToolRun) -> Result<Report, Comm
     let (sandbox, project) = (arguments.sandbox.as_deref(), arguments.project.as_deref());
     let cancel = Cancel::new();
     let workspace = runtime.workspace(&cancel, sandbox, project, |id| format!("project-{id}"))?;
-    let terminal = Terminal::new(context, &cancel);
-    let signals = signals::stop_on_signals(context, &cancel, &CancellationToken::new())?;
+    let terminal = Terminal::new(&cancel);
+    let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
     let called = runtime.call_tool(
         &ToolCallRequest {
             call_id: CALL_ID,
@@ -126,7 +127,7 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
             report = report.text(picture.unwrap_or_else(|| text(shown)));
         }
         if let Some(log) = log {
-            report = report.text(format!("The end of its log:\n{log}"));
+            report = report.text(format!("End of its log:\n{log}"));
         }
     }
     if let Some(note) = note {
@@ -134,7 +135,7 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
     }
     if let (Some(name), false) = (sandbox, files.is_empty()) {
         report = report.info(format!(
-            "see the changes with `agents sandbox diff {name}`, take them with `agents sandbox apply {name}`"
+            "show the changes with `agents sandbox diff {name}`, apply them with `agents sandbox apply {name}`"
         ));
     }
     match (outcome.code(), reason) {
@@ -153,8 +154,8 @@ fn report(outcome: &CallOutcome, spec: Option<&ToolSpec>, sandbox: Option<&str>)
     }
 }
 
-/// What a tool said: JSON where that is what it promises.
-fn output(shown: &Shown, spec: Option<&ToolSpec>) -> Value {
+/// Output of a tool: JSON if its output schema declares it.
+fn output(shown: &ShownOutput, spec: Option<&ToolSpec>) -> Value {
     let promises_json = spec.is_some_and(|spec| spec.output_schema.is_some());
     let text = text(shown);
     match serde_json::from_str(&text) {
@@ -163,7 +164,7 @@ fn output(shown: &Shown, spec: Option<&ToolSpec>) -> Value {
     }
 }
 
-fn text(shown: &Shown) -> String {
+fn text(shown: &ShownOutput) -> String {
     if shown.left_out == 0 {
         return shown.head.clone();
     }
@@ -183,22 +184,22 @@ const fn failure(kind: FailureKind) -> &'static str {
     }
 }
 
-/// What a person can do about a call that came to nothing.
+/// Hint for a call that failed or was refused.
 fn hint(outcome: &CallOutcome) -> String {
     let reason = match outcome {
         CallOutcome::Succeeded(_) => return String::new(),
         CallOutcome::Failed(_) if outcome.needs_human() => {
-            return "run it on a terminal, where somebody can answer".to_owned();
+            return "run it at a terminal, where you can answer".to_owned();
         }
         CallOutcome::Failed(failed) => {
             return match failed.kind {
-                FailureKind::Timeout => "give it more time: `timeout` in its file".to_owned(),
+                FailureKind::Timeout => "raise `timeout` in its file".to_owned(),
                 FailureKind::BadOutput => {
-                    "a tool writes one JSON value that fits its output_schema to standard output"
+                    "the tool must write one JSON value that matches its output_schema to standard output"
                         .to_owned()
                 }
                 _ => format!(
-                    "see what it expects with `agents tool show {}`",
+                    "show its schema with `agents tool show {}`",
                     failed.tool
                 ),
             };
@@ -209,21 +210,21 @@ fn hint(outcome: &CallOutcome) -> String {
     match reason {
         RefusalReason::UnknownTool { .. } => "`agents tool list` shows all".to_owned(),
         RefusalReason::BadArguments(_) => {
-            format!("see what it expects with `agents tool show {tool}`")
+            format!("show its schema with `agents tool show {tool}`")
         }
         RefusalReason::MissingSandbox { .. } => {
-            "name one with --sandbox or --project; `agents sandbox create NAME --path FOLDER` makes one"
+            "choose one with --sandbox or --project; `agents sandbox create NAME --path FOLDER` creates one"
                 .to_owned()
         }
         RefusalReason::OutsideSandbox { .. } => {
-            "give a path in the sandbox; `agents sandbox show NAME` shows its parts".to_owned()
+            "use a path in the sandbox; `agents sandbox show NAME` shows its parts".to_owned()
         }
-        RefusalReason::ReadOnlyPlan { .. } => "leave --read-only out".to_owned(),
+        RefusalReason::ReadOnlyPlan { .. } => "omit --read-only".to_owned(),
         RefusalReason::Rule(_) => {
-            "`agents permission list` shows the rules; what the floor forbids no rule allows".to_owned()
+            "`agents permission list` shows the rules; no rule can allow what the built-in floor forbids".to_owned()
         }
-        RefusalReason::NobodyToApprove { .. } => {
-            "run it on a terminal, where somebody can agree; `agents permission list` shows the rules"
+        RefusalReason::NoApprover { .. } => {
+            "run it at a terminal, where you can approve; `agents permission list` shows the rules"
                 .to_owned()
         }
         RefusalReason::Budget { .. } => {
@@ -234,8 +235,8 @@ fn hint(outcome: &CallOutcome) -> String {
         | RefusalReason::NotOnAllowlist(_)
         | RefusalReason::CallLimit { .. }
         | RefusalReason::MissingCheckpoint { .. } => {
-            "`agents safety show` says what is in force and who said it".to_owned()
+            "`agents safety show` shows the limits in effect and where they are set".to_owned()
         }
-        _ => "docs/tools.md says what the gate looks at".to_owned(),
+        _ => "docs/reference/tools.md describes the checks of the gate".to_owned(),
     }
 }

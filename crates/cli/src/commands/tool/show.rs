@@ -1,4 +1,4 @@
-//! `tool show`: everything that is known of a tool.
+//! `tool show`: definition of a tool.
 
 use cleveragents_application::tool_operations::{ShowTool, SlotInfo};
 use cleveragents_tools::{Binding, Ground};
@@ -12,7 +12,7 @@ pub(super) fn run(context: &Context, name: String) -> Result<Report, CommandErro
     let tool = context.call(ShowTool { name })?;
     let ground = match tool.ground {
         Ground::Workspace => "the sandbox",
-        Ground::Nothing => "nothing of yours",
+        Ground::Nothing => "none of your files",
     };
     let mut panel = Panel::new("Tool")
         .row("Name", tool.name.clone())

@@ -1,11 +1,12 @@
-//! `validation run`: a validation tried by hand.
+//! `validation run`: runs a validation by hand.
 
 use std::cell::RefCell;
 
 use cleveragents_application::validation_operations::ArgumentValues;
 use cleveragents_application::{
-    AgentRuntime, Judgement, OperationError, SafetySelection, SandboxWorkspace, ToolCallRequest,
-    ValidationCheck, ValidationError, ValidationRunner, ValidationService,
+    AgentRuntime, OperationError, SafetySelection, SandboxWorkspace, ToolCallRequest,
+    ValidationCheck, ValidationError, ValidationOutcome, ValidationRunner, ValidationService,
+    call_status,
 };
 use cleveragents_domain::Code;
 use cleveragents_models::{CancellationToken, Redactor};
@@ -14,16 +15,15 @@ use cleveragents_tools::{CallOutcome, PlanMode};
 use serde_json::{Value, json};
 
 use crate::arguments::ValidationRun;
-use crate::commands::call_view::call_status;
 use crate::commands::signals;
 use crate::commands::terminal::Terminal;
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
-/// What a call is called that no model made.
+/// Call id of a call that no model made.
 const CALL_ID: &str = "validation-run";
 
-/// So much of what a wrapped tool says can be judged.
+/// Maximum output size of a wrapped tool in bytes.
 const JUDGED_BYTES: usize = 16 << 20;
 
 pub(super) fn run(
@@ -31,13 +31,13 @@ pub(super) fn run(
     service: &ValidationService,
     arguments: &ValidationRun,
 ) -> Result<Report, CommandError> {
-    let found = service.get(&arguments.validation.name, &context.variables())?;
-    let validation = found.validation.map_err(ValidationError::from)?;
+    let found = service.get_registered(&arguments.validation.name, &context.variables())?;
+    let validation = found.definition.map_err(ValidationError::from)?;
     let given = ArgumentValues::Pairs(arguments.arguments.clone()).parse()?;
     if let Some(why) = validation.misfit(&given) {
         return Err(
             CommandError::new(Code::InvalidValidation, why).with_hint(format!(
-                "`agents validation show {}` shows its arguments; write each as NAME=VALUE",
+                "`agents validation show {}` shows its arguments; pass each as NAME=VALUE",
                 validation.name
             )),
         );
@@ -47,15 +47,15 @@ pub(super) fn run(
     let workspace = runtime
         .workspace(&cancel, Some(&arguments.sandbox), None, |_| String::new())?
         .ok_or_else(|| CommandError::usage("a sandbox is needed"))?;
-    let signals = signals::stop_on_signals(context, &cancel, &CancellationToken::new())?;
-    let terminal = Terminal::new(context, &cancel);
-    // What keeps a tool from being called at all is not its failure.
+    let signals = signals::stop_on_signals(&cancel, &CancellationToken::new())?;
+    let terminal = Terminal::new(&cancel);
+    // A refused call is an error of the command, not a failed validation.
     let trouble = RefCell::new(None);
     let wrapped = |tool: &str, input: &Value| {
         call(&runtime, &terminal, &workspace, &cancel, tool, input).unwrap_or_else(|error| {
-            let told = error.to_string();
+            let refusal = error.to_string();
             trouble.replace(Some(error));
-            Err(told)
+            Err(refusal)
         })
     };
     let judged = ValidationRunner.try_out(&validation, &given, &workspace, &cancel, &wrapped);
@@ -84,13 +84,13 @@ pub(super) fn run(
         report.failed(
             Code::PlanConstrained,
             message,
-            "mend what it found, and run it again".to_owned(),
+            "fix the problem, and run it again".to_owned(),
         )
     })
 }
 
 fn report(
-    judgement: &Judgement,
+    judgement: &ValidationOutcome,
     secrets: &Redactor,
     sandbox: &str,
     complete: impl FnOnce(&mut Value),
@@ -131,7 +131,7 @@ fn report(
     report.data(data)
 }
 
-/// Calls a wrapped tool through the gate, as one that only reads.
+/// Calls a wrapped tool through the gate, read-only.
 fn call(
     runtime: &AgentRuntime,
     terminal: &Terminal,
@@ -156,7 +156,7 @@ fn call(
     )?;
     Ok(match &outcome {
         CallOutcome::Succeeded(done) if done.shown.left_out == 0 => Ok(done.shown.head.clone()),
-        CallOutcome::Succeeded(_) => Err("it says more than can be judged".to_owned()),
+        CallOutcome::Succeeded(_) => Err("its output is too large".to_owned()),
         _ => Err(call_status(&outcome).1.unwrap_or_default()),
     })
 }

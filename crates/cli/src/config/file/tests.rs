@@ -1,5 +1,5 @@
-//! Tests of changing a configuration file: what stays, what is refused, and what concurrent
-//! processes do to each other.
+//! Tests of changes to a configuration file: preserved text, refused changes, and concurrent
+//! processes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,10 +13,10 @@ use proptest::prelude::*;
 use toml_edit::{DocumentMut, value};
 
 use super::{ConfigFile, insert};
-use crate::config::document::{Loaded, Owner};
+use crate::config::document::{LoadedFile, Owner};
 use crate::config::{Environment, Home, KEYS, Kind, Value, atomic};
 
-/// The variables that tell a child process of a test what to do.
+/// Variables that control a child process of a test.
 const CHILD_HOME: &str = "CLEVERAGENTS_TEST_CHILD_HOME";
 const CHILD_PAIRS: &str = "CLEVERAGENTS_TEST_CHILD_PAIRS";
 const CHILD_TIMES: &str = "CLEVERAGENTS_TEST_CHILD_TIMES";
@@ -30,7 +30,7 @@ fn home_in(folder: &Path) -> Home {
     .expect("home")
 }
 
-/// A file in a new home with some text in it.
+/// A file with a text in a new home.
 fn file_with(text: &str) -> (tempfile::TempDir, ConfigFile) {
     let folder = tempfile::tempdir().expect("folder");
     let home = home_in(folder.path());
@@ -43,7 +43,7 @@ fn text_of(file: &ConfigFile) -> String {
     fs::read_to_string(file.path()).expect("text")
 }
 
-/// A legal value of each key, as text.
+/// A valid value of each key, as text.
 fn legal(kind: Kind) -> &'static str {
     match kind {
         Kind::Url => "sqlite:///x.db",
@@ -165,7 +165,7 @@ fn a_project_file_takes_only_what_a_project_may_set() {
     assert!(!file.path().exists());
     file.set(&[("core.format", "json")]).expect("set");
     assert!(
-        Loaded::read(file.path(), Owner::Project)
+        LoadedFile::read(file.path(), Owner::Project)
             .expect("legal")
             .get("core.format")
             .is_some()
@@ -201,7 +201,7 @@ fn defect_2166_a_set_of_several_keys_is_all_or_nothing() {
         assert!(file.unset(&["core.format", "core.fromat"]).is_err());
         assert_eq!(text_of(&file), text);
     }
-    // A change that cannot be written leaves the old file too.
+    // A change that cannot be written keeps the old file too.
     let folder = file.path().parent().expect("folder");
     fs::create_dir(folder.join(".config.toml.lock")).expect("a folder where the lock should be");
     let error = file.set(&[("core.format", "yaml")]).expect_err("no lock");
@@ -227,7 +227,7 @@ proptest! {
         let named: Vec<_> = pairs.iter().map(|(index, text)| (KEYS[*index].name, *text)).collect();
         let outcome = file.set(&named);
         if outcome.is_ok() {
-            let loaded = Loaded::read(file.path(), Owner::Person).expect("legal");
+            let loaded = LoadedFile::read(file.path(), Owner::User).expect("legal");
             for (index, _) in &pairs {
                 let key = KEYS[*index];
                 let last = pairs.iter().rev().find(|(other, _)| other == index).expect("given").1;
@@ -240,7 +240,7 @@ proptest! {
     }
 }
 
-/// The part of a child process in the tests below; without its variables it does nothing.
+/// Runs as the child process of the tests below; without its variables it does nothing.
 #[test]
 fn child_that_sets_keys() {
     let variable = |name: &str| std::env::var(name).ok();
@@ -301,7 +301,7 @@ fn defect_7106_processes_that_set_different_keys_keep_all_of_them() {
         for child in &mut children {
             assert!(child.wait().expect("ends").success());
         }
-        let loaded = Loaded::read(&home.config_file(), Owner::Person).expect("legal");
+        let loaded = LoadedFile::read(&home.config_file(), Owner::User).expect("legal");
         for key in KEYS {
             assert!(loaded.get(key.name).is_some(), "{} was lost", key.name);
         }
@@ -324,7 +324,7 @@ fn defect_7106_a_killed_process_leaves_a_whole_file_and_no_lock() {
         std::thread::sleep(Duration::from_millis(5 + round * 3));
         child.kill().expect("killed");
         child.wait().expect("ended");
-        let loaded = Loaded::read(&home.config_file(), Owner::Person).expect("whole");
+        let loaded = LoadedFile::read(&home.config_file(), Owner::User).expect("whole");
         let both = [loaded.get("core.format"), loaded.get("store.connections")];
         assert!(both.iter().all(Option::is_some) || both.iter().all(Option::is_none));
         file.set(&[("cleanup.events-days", "1")])

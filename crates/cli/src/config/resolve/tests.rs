@@ -7,7 +7,7 @@ use std::time::Duration;
 use cleveragents_domain::{Code, Diagnose as _};
 use serde_json::json;
 
-use crate::config::{Configuration, Environment, Flags, Home, Level, Source, Value, keys};
+use crate::config::{ConfigLevel, Configuration, Environment, Flags, Home, Source, Value, keys};
 use crate::output::Format;
 
 /// A home and a project with files, and variables.
@@ -63,7 +63,7 @@ fn each_level_beats_the_ones_below_it() {
     assert_eq!(resolved.value, Some(Value::Text("json".to_owned())));
     assert_eq!(
         (resolved.level, &resolved.source),
-        (Level::Flag, &Source::Flag("--format"))
+        (ConfigLevel::Flag, &Source::Flag("--format"))
     );
     let chain: Vec<_> = resolved
         .chain
@@ -115,10 +115,10 @@ fn the_strongest_level_that_says_something_wins() {
             .level
     };
     let (table, plain) = ("core.format = \"table\"", "core.format = \"plain\"");
-    assert_eq!(winner(table, plain, "json"), Level::Environment);
-    assert_eq!(winner(table, plain, ""), Level::Project);
-    assert_eq!(winner(table, "", ""), Level::Global);
-    assert_eq!(winner("", "", ""), Level::Default);
+    assert_eq!(winner(table, plain, "json"), ConfigLevel::Environment);
+    assert_eq!(winner(table, plain, ""), ConfigLevel::Project);
+    assert_eq!(winner(table, "", ""), ConfigLevel::Global);
+    assert_eq!(winner("", "", ""), ConfigLevel::Default);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn without_any_setting_the_defaults_hold() {
     );
     assert_eq!(settings.busy_timeout(), Duration::from_secs(30));
     assert_eq!((settings.connections(), settings.events_days()), (8, 90));
-    // The defaults of the keys are those of the models themselves.
+    // The defaults of the keys equal those of the models crate.
     assert_eq!(
         settings.model_limits(),
         cleveragents_models::Limits::default()
@@ -188,7 +188,7 @@ fn a_wrong_variable_is_named_in_the_error() {
         .expect_err("illegal");
     assert_eq!(error.code(), Code::InvalidConfigValue);
     insta::assert_snapshot!(error, @"`store.connections` cannot be `many`: give a whole number from 1 to 64 (set by CLEVERAGENTS_STORE_CONNECTIONS)");
-    insta::assert_snapshot!(error.hint().expect("hint"), @"set CLEVERAGENTS_STORE_CONNECTIONS to a whole number from 1 to 64, or unset it");
+    insta::assert_snapshot!(error.hint().expect("hint").neutral(), @"set CLEVERAGENTS_STORE_CONNECTIONS to a whole number from 1 to 64, or unset it");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn an_unknown_key_is_answered_with_the_nearest() {
     let configuration = World::new("", "").load(Flags::none()).expect("legal");
     let error = configuration.resolve("core.fromat").expect_err("unknown");
     assert_eq!(error.code(), Code::UnknownConfigKey);
-    insta::assert_snapshot!(error.hint().expect("hint"), @"did you mean `core.format`? run `agents config list` to see every key");
+    insta::assert_snapshot!(error.hint().expect("hint").neutral(), @"did you mean `core.format`? run `agents config list` to see every key");
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! [`Highlighter`]: the colours of code, from comments, texts, numbers and keywords alone.
+//! [`Highlighter`]: syntax colours of code, based only on comments, strings, numbers and keywords.
 //!
-//! That much tells most of what a reader looks for, in every language of the table and without grammars
-//! of megabytes. A line is coloured as it comes; what reaches over lines is remembered.
+//! This shows most of what a reader needs, in every language of the table and without grammars of
+//! megabytes. Each line is coloured as it arrives; constructs that span lines are remembered.
 
 use super::languages::{Language, find};
 use crate::output::paint::{Paint, Tone};
 use crate::output::visible::visible_lines;
 
-/// Colours the lines of one piece of code.
+/// Colours the lines of one code block.
 pub(super) struct Highlighter {
     language: Option<&'static Language>,
-    /// What must come before a comment or a text that reaches over lines is over.
+    /// End mark of an open comment or string that spans lines, and its tone.
     open: Option<(&'static str, Tone)>,
 }
 
@@ -22,7 +22,7 @@ impl Highlighter {
         }
     }
 
-    /// A line in its colours, without control characters.
+    /// A line with colours, without control characters.
     pub(super) fn line(&mut self, paint: Paint, line: &str) -> String {
         let line = visible_lines(line);
         let Some(language) = self.language.filter(|_| paint == Paint::On) else {
@@ -42,7 +42,7 @@ impl Highlighter {
         drawn
     }
 
-    /// The length of the token at the beginning of a text, never nothing, and its tone.
+    /// The length of the token at the beginning of a text, at least 1, and its tone.
     fn token(&mut self, language: &'static Language, rest: &str, is_first: bool) -> (usize, Tone) {
         if let Some((end, tone)) = self.open {
             return match rest.find(end) {
@@ -54,7 +54,7 @@ impl Highlighter {
             };
         }
         if let Some(mark) = language.line_comments.iter().find(|mark| rest.starts_with(**mark))
-            // In a shell `#` begins a comment only where a word begins.
+            // In a shell `#` begins a comment only at the start of a word.
             && (is_first || *mark != "#" || language.hash_anywhere)
         {
             return (rest.len(), Tone::Muted);
@@ -104,7 +104,7 @@ fn is_letter(letter: char) -> bool {
     letter.is_alphabetic() || letter == '_'
 }
 
-/// A text on one line; an apostrophe that ends nowhere, as of a lifetime, is only itself.
+/// A string on one line; an apostrophe without an end, as of a lifetime, is a single character.
 fn quoted(rest: &str, quote: char) -> (usize, Tone) {
     let mut is_escaped = false;
     for (at, letter) in rest.char_indices().skip(1) {

@@ -1,4 +1,4 @@
-//! One whole block of Markdown, from its events to lines.
+//! Draws one complete block of Markdown as lines.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
@@ -9,10 +9,10 @@ use crate::output::layout::{truncate, width};
 use crate::output::paint::{Paint, Tone};
 use crate::output::visible::{visible, visible_lines};
 
-/// A line narrower than this is not worth breaking.
+/// Lines narrower than this are not wrapped.
 const NARROWEST: usize = 20;
 
-/// Draws a block; `number` is that of its first item, whatever is written there.
+/// Draws a block; `number` is the number of its first item, whatever its text has.
 pub(super) fn block(canvas: Canvas, text: &str, number: Option<u64>) -> String {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -40,7 +40,7 @@ pub(super) fn block(canvas: Canvas, text: &str, number: Option<u64>) -> String {
         pen.event(event);
     }
     pen.end_paragraph();
-    // They draw nothing by themselves, but what a model says is not left out.
+    // They draw nothing by themselves, but no output of a model is left out.
     for (label, target) in definitions {
         pen.spans
             .push((format!("[{}]: ", visible(&label)), Tone::Muted));
@@ -50,13 +50,13 @@ pub(super) fn block(canvas: Canvas, text: &str, number: Option<u64>) -> String {
     pen.out
 }
 
-/// What stands left of a line.
+/// The text left of a line.
 struct Margin {
     /// Before the first line, once.
     bullet: Option<String>,
-    /// Before the others.
+    /// Before the other lines.
     rest: String,
-    /// The columns it takes.
+    /// Its width.
     columns: usize,
 }
 
@@ -66,10 +66,10 @@ struct Pen {
     spans: Vec<Span>,
     tones: Vec<Tone>,
     margins: Vec<Margin>,
-    /// The next number of each list that is open.
+    /// The next number of each open list.
     lists: Vec<Option<u64>>,
     first_number: Option<u64>,
-    /// Where open links lead, and where their text begins.
+    /// The targets of open links, and the start of their text.
     links: Vec<(String, usize)>,
     code: Option<Highlighter>,
     table: Option<Vec<Vec<Vec<Span>>>>,
@@ -82,7 +82,8 @@ impl Pen {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.code.is_some() => self.code_lines(&text),
-            // Seen as text: after entities are decoded, so that none can smuggle a control character.
+            // Made visible after entities are decoded, so that none can smuggle in a control
+            // character.
             Event::Text(text)
             | Event::Html(text)
             | Event::InlineHtml(text)
@@ -182,12 +183,12 @@ impl Pen {
             Tag::Strong => self.open("**", Tone::Label),
             Tag::Emphasis => self.open("*", Tone::Emphasis),
             Tag::Strikethrough => {
-                // There is no colour for it: the marks say it.
+                // No colour exists for it, so the marks are kept.
                 self.push("~~", Tone::Muted);
             }
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.links.push((dest_url.to_string(), self.spans.len()));
-                // A span of its own, so that its text can be told from what stands before it.
+                // A separate span, so that its text can be distinguished from the text before it.
                 let tone = self.tones.last().copied().unwrap_or(Tone::Plain);
                 self.spans.push((String::new(), tone));
             }
@@ -266,7 +267,7 @@ impl Pen {
 
     fn open(&mut self, mark: &str, tone: Tone) {
         self.mark(mark);
-        // A heading stays one whatever is stressed in it.
+        // A heading keeps its tone, whatever is emphasized in it.
         let outer = self.tones.last().copied();
         self.tones
             .push(outer.filter(|tone| *tone == Tone::Title).unwrap_or(tone));
@@ -277,7 +278,7 @@ impl Pen {
         self.mark(mark);
     }
 
-    /// A mark that says without colours what colours say.
+    /// A mark that replaces a colour when colours are off.
     fn mark(&mut self, mark: &str) {
         if self.canvas.paint == Paint::Off {
             self.push(mark, Tone::Plain);
@@ -325,7 +326,7 @@ impl Pen {
         self.needs_gap = false;
     }
 
-    /// The columns that the margins leave.
+    /// The width that the margins leave.
     fn room(&self) -> usize {
         let taken = self.margins.iter().map(|margin| margin.columns).sum();
         self.canvas.width.saturating_sub(taken).max(NARROWEST)
@@ -345,7 +346,7 @@ impl Pen {
 
     fn painted(&self, spans: &[Span]) -> String {
         let paint = self.canvas.paint;
-        // Neighbours of one tone are painted together, the space between them too.
+        // Adjacent spans of one tone are painted together, including the space between them.
         spans
             .chunk_by(|left, right| left.1 == right.1)
             .map(|same| {
@@ -355,7 +356,7 @@ impl Pen {
             .collect()
     }
 
-    /// Writes a line that is drawn already.
+    /// Writes a line that is already drawn.
     fn line(&mut self, drawn: &str) {
         let mut whole = String::new();
         for margin in &mut self.margins {
@@ -401,7 +402,7 @@ impl Pen {
         }
     }
 
-    /// A table that is too wide: each cell on a line of its own, after its heading.
+    /// Draws a table that is too wide: each cell on its own line, after its heading.
     fn draw_records(&mut self, rows: &[Vec<Vec<Span>>]) {
         let Some((heads, rows)) = rows.split_first() else {
             return;

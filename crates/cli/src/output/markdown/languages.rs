@@ -1,19 +1,19 @@
-//! The languages that code is coloured in: how each writes comments and texts, and its words.
+//! The languages with syntax colours: their comments, strings and keywords.
 
 use crate::output::paint::Tone;
 
-/// How a language is written.
+/// Lexical rules of a language.
 pub(super) struct Language {
     names: &'static [&'static str],
     pub(super) line_comments: &'static [&'static str],
-    /// Whether `#` begins a comment wherever it stands.
+    /// Whether `#` begins a comment anywhere.
     pub(super) hash_anywhere: bool,
     pub(super) blocks: &'static [(&'static str, &'static str)],
-    /// Marks of texts that may reach over lines.
+    /// Delimiters of strings that may span lines.
     pub(super) long_texts: &'static [&'static str],
-    /// The marks of texts on one line.
+    /// Delimiters of strings on one line.
     pub(super) quotes: &'static str,
-    /// Words, with a space between two.
+    /// Space-separated words.
     keywords: &'static str,
     ignores_case: bool,
     pub(super) is_diff: bool,

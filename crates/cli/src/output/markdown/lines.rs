@@ -1,6 +1,6 @@
-//! What a line of Markdown begins: fenced code, an item, a heading, a rule.
+//! Recognises the starts of Markdown blocks: fenced code, an item, a heading, a rule.
 
-/// The columns before the first character that is seen.
+/// Width of the leading white space.
 pub(super) fn indent(line: &str) -> usize {
     line.bytes()
         .take_while(|byte| matches!(byte, b' ' | b'\t'))
@@ -8,7 +8,7 @@ pub(super) fn indent(line: &str) -> usize {
         .sum()
 }
 
-/// The mark that opened code, which the mark at its end must match.
+/// The mark that opened code, which the closing mark must match.
 pub(super) struct Fence {
     mark: char,
     length: usize,
@@ -56,14 +56,14 @@ impl Fence {
             && trimmed.chars().all(|other| other == self.mark)
     }
 
-    /// A line of the code, without the columns that the fence stands in.
+    /// A line of the code, without the indentation of the fence.
     pub(super) fn inside<'l>(&self, line: &'l str) -> &'l str {
         let spaces = line.bytes().take_while(|byte| *byte == b' ').count();
         &line[spaces.min(self.indent)..]
     }
 }
 
-/// What begins an item.
+/// The start of an item.
 pub(super) struct Marker {
     pub(super) number: Option<u64>,
 }
@@ -96,7 +96,7 @@ pub(super) fn is_heading(line: &str) -> bool {
         && (after.is_empty() || after.starts_with([' ', '\t']))
 }
 
-/// Whether a line is a rule across the page.
+/// Whether a line is a horizontal rule.
 pub(super) fn is_rule(line: &str) -> bool {
     let mut marks = line.chars().filter(|mark| !mark.is_whitespace());
     let Some(first) = marks.next().filter(|mark| matches!(mark, '-' | '*' | '_')) else {

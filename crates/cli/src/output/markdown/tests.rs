@@ -1,4 +1,4 @@
-//! What Markdown looks like, whole and in pieces.
+//! Rendered Markdown, of whole texts and of texts in pieces.
 
 use proptest::prelude::*;
 
@@ -59,7 +59,7 @@ that is broken.
 [ref]: https://example.org/ref
 "#;
 
-/// Escape sequences made visible, so that a snapshot can be read.
+/// Makes escape sequences visible, so that a snapshot can be read.
 fn seen(paint: Paint, text: &str) -> String {
     Markdown::drawn(paint, 60, text).replace('\u{1b}', "␛")
 }
@@ -113,7 +113,7 @@ fn control_characters_never_get_through() {
                 | \u{1b} |\n|---|\n| &#7; |\n\n# \u{8}\n\n[a\u{1b}]: http://x/&#27;\n";
     for paint in [Paint::Off, Paint::On] {
         let drawn = Markdown::drawn(paint, 60, evil);
-        // What is left are our own colours.
+        // The remaining sequences are the program's own colours.
         let colours = without_colours(&drawn);
         assert!(
             !colours.contains(|letter: char| letter.is_control() && letter != '\n'),
@@ -135,7 +135,7 @@ fn without_colours(text: &str) -> String {
 }
 
 #[test]
-fn what_is_cut_off_is_shown_all_the_same() {
+fn incomplete_blocks_are_shown() {
     assert_eq!(
         Markdown::drawn(Paint::Off, 60, "```rust\nlet a"),
         "```rust\nlet a\n```\n"
@@ -164,7 +164,7 @@ proptest! {
         let drawn = Markdown::drawn(Paint::Off, 40, &text);
         prop_assert!(!drawn.contains(|letter: char| letter.is_control() && letter != '\n' && letter != '\t'));
         let count = |text: &str| text.matches("word").count();
-        // The address of a link is shown beside it, so that some words are seen twice.
+        // The address of a link is shown next to it, so some words appear twice.
         prop_assert!(count(&drawn) >= count(&text), "{:?}", drawn);
     }
 }

@@ -1,4 +1,4 @@
-//! Breaking text of several tones into lines.
+//! Wraps text of several tones into lines.
 
 use crate::output::layout::width;
 use crate::output::paint::Tone;
@@ -6,8 +6,8 @@ use crate::output::paint::Tone;
 /// A piece of text in one tone.
 pub(super) type Span = (String, Tone);
 
-/// Breaks spans into lines: at line breaks, and at spaces where a line would be too long. A word that is
-/// too long is left to the terminal.
+/// Wraps spans into lines: at line breaks, and at spaces if a line would be too long. A word that is too
+/// long is left to the terminal.
 pub(super) fn wrap(spans: &[Span], limit: usize) -> Vec<Vec<Span>> {
     let mut lines = Lines {
         done: Vec::new(),

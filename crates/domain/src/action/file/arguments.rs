@@ -1,4 +1,4 @@
-//! Reading the arguments of an action from its file.
+//! Parses the arguments of an action from its file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,34 +7,35 @@ use serde_saphyr::Spanned;
 
 use super::super::argument::{self, ActionArgument, ActionArgumentType};
 use super::super::template;
-use super::{ActionFault, Reading, rule};
+use super::{Reading, rule};
+use crate::DefinitionFault;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ArgumentEntry {
-    /// Letters, digits, `_` and `-`, beginning with a letter. Hyphen and underscore are the same.
+    /// Letters, digits, `_` and `-`, starting with a letter. Hyphen and underscore are equivalent.
     #[schemars(with = "String")]
     name: Spanned<String>,
-    /// What its value is: a text when not given.
+    /// Type of the value; a text when not given.
     #[serde(rename = "type")]
     kind: Option<ActionArgumentType>,
-    /// Whether it must be given: unless it has a default, when not said.
+    /// Whether it must be given; by default true unless it has a default.
     #[schemars(with = "Option<bool>")]
     required: Option<Spanned<Value>>,
-    /// What it is for.
+    /// Purpose of the argument.
     #[schemars(with = "Option<String>")]
     description: Option<Spanned<String>>,
-    /// Its value when none is given.
+    /// Value when none is given.
     #[schemars(with = "Option<Value>")]
     default: Option<Spanned<Value>>,
-    /// The only values it takes.
+    /// Allowed values.
     #[serde(default)]
     #[schemars(with = "Vec<Value>")]
     choices: Vec<Spanned<Value>>,
-    /// The smallest number it takes.
+    /// Minimum of a number.
     #[schemars(with = "Option<f64>")]
     minimum: Option<Spanned<Value>>,
-    /// The greatest number it takes.
+    /// Maximum of a number.
     #[schemars(with = "Option<f64>")]
     maximum: Option<Spanned<Value>>,
     /// A regular expression that the whole value must match.
@@ -47,7 +48,7 @@ impl Reading<'_> {
         &self,
         entry: &ArgumentEntry,
         before: &[ActionArgument],
-    ) -> Result<ActionArgument, ActionFault> {
+    ) -> Result<ActionArgument, DefinitionFault> {
         let name = self.plain(&entry.name)?;
         if !template::is_name(&name) {
             return Err(rule(
@@ -108,19 +109,23 @@ impl Reading<'_> {
         Ok(made)
     }
 
-    /// A value for an argument. A number that stands where a text belongs is that text.
+    /// Converts a value to the argument's type. A number where a text is expected becomes text.
     fn typed(
         &self,
         written: &Spanned<Value>,
         kind: ActionArgumentType,
-    ) -> Result<Value, ActionFault> {
+    ) -> Result<Value, DefinitionFault> {
         Ok(match self.value(written)? {
             Value::Number(number) if kind.is_text() => number.to_string().into(),
             value => value,
         })
     }
 
-    fn limits(&self, entry: &ArgumentEntry, made: &mut ActionArgument) -> Result<(), ActionFault> {
+    fn limits(
+        &self,
+        entry: &ArgumentEntry,
+        made: &mut ActionArgument,
+    ) -> Result<(), DefinitionFault> {
         made.minimum = self.number(entry.minimum.as_ref())?;
         made.maximum = self.number(entry.maximum.as_ref())?;
         if let Some(limit) = entry.minimum.as_ref().or(entry.maximum.as_ref())
@@ -128,7 +133,7 @@ impl Reading<'_> {
         {
             return Err(rule(
                 limit,
-                format!("`{}` is no number and has no range", made.name),
+                format!("`{}` is not a number and has no range", made.name),
                 "make it `type: integer` or `type: number`, or leave `minimum` and `maximum` out",
             ));
         }
@@ -145,11 +150,11 @@ impl Reading<'_> {
         let Some(pattern) = &entry.pattern else {
             return Ok(());
         };
-        // A pattern is full of braces and dollars, so variables are not looked for.
+        // Patterns contain many braces and dollar signs, so variables are not replaced.
         if !made.kind.is_text() {
             return Err(rule(
                 pattern,
-                format!("`{}` is no text and has no pattern", made.name),
+                format!("`{}` is not a text and has no pattern", made.name),
                 "leave `pattern` out, or make it `type: string`",
             ));
         }
@@ -164,7 +169,11 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn choices(&self, entry: &ArgumentEntry, made: &mut ActionArgument) -> Result<(), ActionFault> {
+    fn choices(
+        &self,
+        entry: &ArgumentEntry,
+        made: &mut ActionArgument,
+    ) -> Result<(), DefinitionFault> {
         if made.kind == ActionArgumentType::Choice && entry.choices.is_empty() {
             return Err(rule(
                 &entry.name,
@@ -185,7 +194,7 @@ impl Reading<'_> {
             if choices.contains(&choice) {
                 return Err(rule(
                     written,
-                    format!("a choice of `{}` stands here twice", made.name),
+                    format!("a choice of `{}` occurs twice", made.name),
                     "leave one of them out",
                 ));
             }

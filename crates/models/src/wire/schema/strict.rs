@@ -1,9 +1,9 @@
-//! The limits of `OpenAI`'s strict mode.
+//! The limits of OpenAI's strict mode.
 
 use serde_json::Value;
 
-/// Whether a closed schema keeps the limits of `OpenAI`'s strict mode: properties, values of enums, letters of both, and
-/// levels of nesting.
+/// Whether a closed schema is within the limits of OpenAI's strict mode: number of properties and enum values, their
+/// total length, and nesting depth.
 pub(super) fn fits_strict_mode(schema: &Value) -> bool {
     let mut size = StrictSize::default();
     size.add(schema, 0);
@@ -14,7 +14,8 @@ pub(super) fn fits_strict_mode(schema: &Value) -> bool {
 struct StrictSize {
     properties: usize,
     values: usize,
-    /// Accepted are 120,000, but only 15,000 in a long enum; more than that is no schema to enforce.
+    /// Total number of characters. OpenAI accepts 120,000, but only 15,000 in a long enum; more than that is not worth
+    /// enforcing.
     letters: usize,
     levels: usize,
 }

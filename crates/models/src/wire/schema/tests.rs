@@ -60,7 +60,7 @@ fn an_answer_is_closed_without_bounds_and_optional_properties_may_be_null() {
     );
 }
 
-/// A closed form would rule out every answer that has a property.
+/// A closed schema would rule out every answer that has a property.
 #[test]
 fn an_answer_with_any_properties_cannot_be_closed() {
     for schema in [

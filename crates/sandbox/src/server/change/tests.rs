@@ -1,4 +1,4 @@
-//! What becomes of transactions whose owner is gone, asked of a real server.
+//! Outcome of transactions whose owner is gone, on a real server.
 
 use cleveragents_store::{Server, database_identity};
 use cleveragents_testkit::TestDatabase;
@@ -7,7 +7,7 @@ use super::{Outcome, ServerChange};
 use crate::error::Error;
 use crate::server::{Connection, SCRIPT, Script, Servers};
 
-/// Parts are databases here, by their addresses.
+/// Connects to members by their address.
 struct ByAddress;
 
 impl Servers for ByAddress {
@@ -35,7 +35,7 @@ fn prepared() -> Option<(TestDatabase, ServerChange)> {
     Some((database, change))
 }
 
-/// What the next process knows: what is in the journal.
+/// The change as the next process reads it from the journal.
 fn reloaded(change: &ServerChange) -> ServerChange {
     let text = serde_json::to_string(change).expect("it is stored");
     serde_json::from_str(&text).expect("it is read")
@@ -50,7 +50,7 @@ fn a_commit_is_told_by_the_server() {
     let Some((database, mut change)) = prepared() else {
         return;
     };
-    assert_eq!(rows(&database), 0, "nobody sees it yet");
+    assert_eq!(rows(&database), 0, "it is not committed yet");
     let stored = reloaded(&change);
     assert_eq!(
         change.commit(&ByAddress).expect("an answer"),
@@ -68,13 +68,13 @@ fn a_transaction_that_still_runs_without_its_owner_is_ended() {
     let Some((database, mut change)) = prepared() else {
         return;
     };
-    // The connection is open, as after the loss of a network: the server knows nothing of it.
+    // The connection is still open, as after a network failure that the server has not noticed.
     let stored = reloaded(&change);
     assert_eq!(
         stored.outcome(&ByAddress).expect("an answer"),
         Outcome::Aborted
     );
-    // Whoever wakes up late cannot commit any more, and is told so.
+    // The delayed process can no longer commit, and gets that outcome.
     assert_eq!(
         change.commit(&ByAddress).expect("an answer"),
         Outcome::Aborted

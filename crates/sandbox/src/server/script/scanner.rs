@@ -1,4 +1,4 @@
-//! [`Scanner`]: where the statements of a text begin and end, as PostgreSQL itself reads it.
+//! [`Scanner`]: splits a text into statements with PostgreSQL's own lexical rules.
 
 use super::line_of;
 use crate::error::Error;
@@ -12,20 +12,20 @@ const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Goes through a text, statement by statement.
+/// Iterates over the statements of a text.
 pub(super) struct Scanner<'a> {
     text: &'a str,
     at: usize,
     name: &'static str,
 }
 
-/// Where in a statement the scanner is.
+/// Position of the scanner in a statement.
 #[derive(Default)]
 struct Place {
     parentheses: usize,
-    /// Its first words, as far as they tell whether it makes a function.
+    /// Its first words, as far as they show whether it creates a function.
     words: Vec<String>,
-    /// How deep in `BEGIN … END` of a body written in SQL.
+    /// Nesting depth of `BEGIN … END` in a function body written in SQL.
     bodies: usize,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Where the next statement begins and ends, and whether a semicolon follows. `None` at the end.
+    /// Start and end of the next statement, and whether a semicolon follows. `None` at the end.
     pub(super) fn next_statement(&mut self) -> Result<Option<(usize, usize, bool)>, Error> {
         let mut place = Place::default();
         let mut range: Option<(usize, usize)> = None;
@@ -98,7 +98,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes white space and comments.
+    /// Skips white space and comments.
     fn skip_blank(&mut self) -> Result<(), Error> {
         loop {
             if is_space(self.peek(0)) {
@@ -113,13 +113,13 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes a comment to the end of its line.
+    /// Skips a comment to the end of its line.
     fn skip_line(&mut self) {
         let length = self.rest().find(['\n', '\r']);
         self.at = length.map_or(self.text.len(), |length| self.at + length);
     }
 
-    /// Passes a comment, with those inside it.
+    /// Skips a comment, with those nested in it.
     fn comment(&mut self) -> Result<(), Error> {
         let start = self.at;
         let mut depth = 0_usize;
@@ -134,12 +134,12 @@ impl<'a> Scanner<'a> {
                     return Ok(());
                 }
             } else {
-                self.advance(start, "begins a comment that does not end")?;
+                self.advance(start, "starts a comment that does not end")?;
             }
         }
     }
 
-    /// One character on; the end of the text is a mistake that began at `start`.
+    /// Advances one character; the end of the text is the error `mistake` that began at `start`.
     fn advance(&mut self, start: usize, mistake: &str) -> Result<char, Error> {
         let next = self.rest().chars().next();
         let character = next.ok_or_else(|| self.refused(start, mistake))?;
@@ -182,10 +182,10 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes something between quotes. A doubled quote is part of it.
+    /// Skips a quoted text. A doubled quote is part of it.
     fn quoted(&mut self, quote: char, has_escapes: bool) -> Result<(), Error> {
         let start = self.at;
-        let mistake = "begins a quote that does not end";
+        let mistake = "starts a quote that does not end";
         self.at += 1;
         loop {
             match self.advance(start, mistake)? {
@@ -204,8 +204,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Whether a text with escapes goes on in a later line, and if so moves to its quote: what stands
-    /// between quotes on two lines is one text, of the kind that it began as.
+    /// Whether a text with escapes continues on a later line, and if so moves to its quote: quoted
+    /// texts on consecutive lines are one text, of the kind of the first.
     fn continues(&mut self) -> bool {
         let before = self.at;
         let mut has_line_end = false;
@@ -225,7 +225,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes a text between dollar quotes, or a lone dollar sign.
+    /// Skips a dollar-quoted text, or a lone dollar sign.
     fn dollar(&mut self) -> Result<(), Error> {
         let start = self.at;
         let inner = &self.rest()[1..];
@@ -242,7 +242,7 @@ impl<'a> Scanner<'a> {
         let mark = format!("${tag}$");
         self.at += mark.len();
         let Some(end) = self.rest().find(&mark) else {
-            return Err(self.refused(start, "begins a dollar quote that does not end"));
+            return Err(self.refused(start, "starts a dollar quote that does not end"));
         };
         self.at += end + mark.len();
         Ok(())

@@ -1,4 +1,4 @@
-//! Scripts that try to be taken for something else.
+//! Scripts that try to disguise their statements.
 
 use proptest::prelude::*;
 
@@ -174,13 +174,13 @@ fn a_script_can_be_continued_whatever_it_ends_with() {
 #[test]
 fn no_admitted_word_controls_a_transaction() {
     for word in ADMITTED {
-        // Only as `ROLLBACK TO`, which the tests above look at.
+        // Only as `ROLLBACK TO`, which the tests above cover.
         assert!(word == "rollback" || !CONTROL.contains(&word), "{word}");
     }
 }
 
 proptest! {
-    /// Whatever is between them, a text that is admitted begins with an admitted word, byte for byte.
+    /// Any text that is admitted begins with an admitted word, byte for byte.
     #[test]
     fn an_admitted_text_begins_with_an_admitted_word(parts in proptest::collection::vec(
         prop_oneof![

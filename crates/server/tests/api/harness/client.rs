@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Longer than anything takes; so that a test that fails ends.
+/// Timeout of every read, so that failing tests end.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Somebody who calls.
+/// A client with or without a token.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     address: SocketAddr,
@@ -17,7 +17,7 @@ pub(crate) struct Client {
     headers: Vec<(String, String)>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -40,7 +40,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// The answer, if it has this status.
+    /// The response, if it has this status.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text());
@@ -74,7 +74,7 @@ impl Client {
         self.token.as_deref()
     }
 
-    /// The same with a header more.
+    /// The same client with another header.
     pub(crate) fn with(&self, name: &str, value: impl Into<String>) -> Self {
         let mut client = self.clone();
         client.headers.push((name.to_owned(), value.into()));
@@ -89,20 +89,20 @@ impl Client {
         self.ask("POST", path, Some(body))
     }
 
-    /// Asks and waits for the whole answer.
+    /// Sends a request and waits for the whole response.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         let bytes = body.map(|body| body.to_string().into_bytes());
         let kind = body.map(|_| "application/json");
         self.raw(method, path, kind, bytes.as_deref().unwrap_or_default())
     }
 
-    /// Asks with any bytes.
+    /// Sends a request with arbitrary bytes as body.
     pub(crate) fn raw(&self, method: &str, path: &str, kind: Option<&str>, body: &[u8]) -> Answer {
         let mut stream = self.send(method, path, kind, body);
         stream.answer(method)
     }
 
-    /// Asks a server that may be gone; `None` when it gives no whole answer.
+    /// Sends a request to a server that may be gone; `None` without a complete response.
     pub(crate) fn try_post(&self, path: &str, body: &Value) -> Option<Answer> {
         let socket = TcpStream::connect(self.address).ok()?;
         socket.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -140,7 +140,7 @@ impl Client {
         format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}")
     }
 
-    /// Sends a request and leaves the answer to be read.
+    /// Sends a request without reading the response.
     pub(crate) fn send(&self, method: &str, path: &str, kind: Option<&str>, body: &[u8]) -> Stream {
         let kind = kind.map(|kind| format!("content-type: {kind}\r\n"));
         let head = format!(
@@ -150,14 +150,14 @@ impl Client {
             body.len()
         );
         let mut stream = self.connect();
-        // A server that has refused already need not read on.
+        // A server that has refused the request need not read on.
         let _sent = stream
             .write(head.as_bytes())
             .and_then(|()| stream.write(body));
         stream
     }
 
-    /// A connection, to say anything.
+    /// A connection for arbitrary bytes.
     pub(crate) fn connect(&self) -> Stream {
         let socket = TcpStream::connect(self.address).expect("the server listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Begins to listen to server-sent events.
+    /// Starts to listen to server-sent events.
     pub(crate) fn listen(&self, path: &str) -> Stream {
         let mut stream = self
             .with("accept", "text/event-stream")
@@ -197,7 +197,7 @@ impl Stream {
         self.reader.get_mut().write_all(bytes)
     }
 
-    /// The status and the headers of an answer, `None` when the connection ends.
+    /// The status and the headers of a response; `None` if the connection ends.
     pub(crate) fn head(&mut self) -> Option<(u16, Vec<(String, String)>)> {
         let mut line = String::new();
         if self.reader.read_line(&mut line).ok()? == 0 {
@@ -239,7 +239,7 @@ impl Stream {
         body
     }
 
-    /// The whole answer.
+    /// The whole response.
     #[track_caller]
     pub(crate) fn answer(&mut self, method: &str) -> Answer {
         let (status, headers) = self.head().expect("an answer");
@@ -250,7 +250,7 @@ impl Stream {
         }
     }
 
-    /// The next piece of a body that comes in pieces, `None` at its end.
+    /// The next chunk of a chunked body; `None` at its end.
     fn chunk(&mut self) -> Option<Vec<u8>> {
         let mut line = String::new();
         self.reader.read_line(&mut line).ok()?;
@@ -263,7 +263,7 @@ impl Stream {
 
     /// The next block of server-sent events, `None` at the end.
     pub(crate) fn block(&mut self) -> Option<Sent> {
-        // The server sends each block in a piece of its own.
+        // The server sends each block in its own chunk.
         let chunk = String::from_utf8(self.chunk()?).expect("UTF-8");
         assert!(chunk.ends_with("\n\n"), "{chunk:?} is not one block");
         let mut sent = Sent::default();
@@ -280,9 +280,9 @@ impl Stream {
         Some(sent)
     }
 
-    /// The next event, past signs of life; `None` at the end.
+    /// The next event, skipping keep-alives; `None` at the end.
     pub(crate) fn event(&mut self) -> Option<Sent> {
-        // Signs of life go on for ever.
+        // Keep-alives never end.
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             let sent = self.block()?;

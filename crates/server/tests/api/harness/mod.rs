@@ -1,4 +1,4 @@
-//! A server for one test, what it is lent, and a client.
+//! A server for one test, its runtime of agents, and a client.
 
 mod client;
 mod double;
@@ -6,4 +6,4 @@ mod server;
 
 pub(crate) use client::{Answer, Client, Stream};
 pub(crate) use double::{Double, application};
-pub(crate) use server::{Server, options, wait_until};
+pub(crate) use server::{Server, options, plan_request, wait_until};

@@ -1,4 +1,4 @@
-//! [`Server`]: a server on a free port with a database of its own.
+//! [`Server`]: a server on a free port with its own database.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,28 +6,33 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cleveragents_application::{NewProject, ProjectService};
+use cleveragents_application::{
+    ActionService, LinkRequest, NewProject, ProjectService, Register, ResourceService,
+};
 use cleveragents_domain::identity::{Grant, Scope};
 use cleveragents_domain::{ContentHash, PlanId, ProjectRules, Timestamp, TokenId, Waiting};
 use cleveragents_server::Options;
 use cleveragents_store::{Engine, plans, tokens};
 use cleveragents_testkit::TestDatabase;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::{Client, Double, application};
+use crate::provider::MODEL;
 
-/// A running server. Ends when it is dropped.
+/// A running server. Stops when it is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) engine: Arc<Engine>,
     pub(crate) database: TestDatabase,
     pub(crate) double: Arc<Double>,
+    /// The home of the server, and the resource that [`Self::offer_plans`] registers.
+    folder: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What every test starts from.
+/// The default options of tests.
 pub(crate) fn options() -> Options {
     Options {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -44,7 +49,7 @@ impl Server {
         Self::with(|_| {})
     }
 
-    /// A server on SQLite that is set up otherwise.
+    /// A server on SQLite with other options.
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
         Self::on(TestDatabase::sqlite(), change)
     }
@@ -52,12 +57,13 @@ impl Server {
     /// A server on a database.
     pub(crate) fn on(database: TestDatabase, change: impl FnOnce(&mut Options)) -> Self {
         let engine = database.open();
-        let double = Arc::new(Double::new(Arc::clone(&engine)));
+        let double = Arc::new(Double::default());
+        let folder = tempfile::tempdir().expect("a folder");
+        let application = application(Arc::clone(&engine), &double, folder.path());
         let mut options = options();
         change(&mut options);
         let (tell, told) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
-        let (served, lent) = (Arc::clone(&engine), Arc::clone(&double));
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
@@ -65,12 +71,11 @@ impl Server {
                 .build()
                 .expect("a runtime");
             let serving = cleveragents_server::serve(
-                application(served),
-                lent,
+                application,
                 options,
-                |address| tell.send(address).expect("somebody waits"),
+                |address| tell.send(address).expect("the test waits"),
                 async {
-                    // Dropped or told, both mean the end.
+                    // A message and a dropped sender both stop the server.
                     let _told = stopped.await;
                 },
             );
@@ -82,29 +87,30 @@ impl Server {
             engine,
             database,
             double,
+            folder,
             stop: Some(stop),
             thread: Some(thread),
         }
     }
 
-    /// The person at the machine.
+    /// A client of the local user.
     pub(crate) fn local(&self) -> Client {
         Client::new(self.address, None)
     }
 
-    /// Somebody with a new token.
+    /// A client with a new token.
     pub(crate) fn caller(&self, grants: &[&str]) -> Client {
         self.caller_with(grants, Scope::ALL)
     }
 
-    /// Somebody with a new token that is good for some things only.
+    /// A client with a new token that is limited to some scopes.
     pub(crate) fn caller_with(&self, grants: &[&str], scopes: &[Scope]) -> Client {
         let id = TokenId::generate();
         let secret = format!("ca_{id}");
         let token = tokens::Token {
             id,
             name: format!("caller {id}"),
-            secret_hash: ContentHash::of(secret.as_bytes()).hex(),
+            secret_hash: ContentHash::of_bytes(secret.as_bytes()).hex(),
             scopes: scopes.iter().copied().collect::<BTreeSet<_>>(),
             grants: grants
                 .iter()
@@ -122,12 +128,12 @@ impl Server {
         Client::new(self.address, Some(secret))
     }
 
-    /// Somebody without a token who is not taken for the person at the machine: a page in a browser.
+    /// A client without a token that does not count as the local user: a page in a browser.
     pub(crate) fn stranger(&self) -> Client {
         self.local().with("origin", "https://elsewhere.example")
     }
 
-    /// Takes a token back.
+    /// Revokes a token.
     pub(crate) fn revoke(&self, client: &Client) {
         let secret = client.token().expect("a token").to_owned();
         let id: TokenId = secret
@@ -139,16 +145,19 @@ impl Server {
             .expect("the token is revoked");
     }
 
-    /// Makes a conversation and gives its path.
+    /// Creates a conversation and returns its path.
     pub(crate) fn session(&self, namespace: &str) -> String {
         let made = self
             .local()
-            .post("/api/v1/sessions", &json!({"namespace": namespace}))
+            .post(
+                "/api/v1/sessions",
+                &json!({"namespace": namespace, "actor": MODEL}),
+            )
             .expect(201);
         made.header("location").expect("a place").to_owned()
     }
 
-    /// Makes a plan of a project and gives its id.
+    /// Creates a plan of a project and returns its id.
     pub(crate) fn plan(&self, project: &str) -> PlanId {
         let mut new = cleveragents_testkit::plans::new_plan("a plan");
         for known in &mut new.made_with.projects {
@@ -161,7 +170,35 @@ impl Server {
         id
     }
 
-    /// Gives a new plan a strategy and a question that it waits for.
+    /// Registers an action and a project in a namespace, and returns the request that creates a plan of them.
+    pub(crate) fn offer_plans(&self, namespace: &str) -> Value {
+        let engine = || Arc::clone(&self.engine);
+        let resource = ResourceService::new(engine()).ensure_path(&self.yard());
+        let project = ProjectService::new(engine()).create(NewProject {
+            name: format!("{namespace}/yard"),
+            rules: ProjectRules::default(),
+            links: vec![LinkRequest {
+                resource: resource.expect("a resource").id.to_string(),
+                alias: None,
+                read_only: false,
+            }],
+        });
+        project.expect("a project");
+        let action =
+            format!("name: {namespace}/fix\ndescription: Fix it\ndefinition_of_done: It works\n");
+        let actions = ActionService::new(engine());
+        let created = actions.add(&action, "a test", Register::New, &|_| None);
+        created.expect("an action");
+        plan_request(namespace)
+    }
+
+    fn yard(&self) -> std::path::PathBuf {
+        let folder = self.folder.path().join("yard");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    /// Sets a strategy and a pending question of a new plan.
     pub(crate) fn ask_question(&self, plan: PlanId) {
         let stored = self.engine.read(|reader| plans::get(reader, plan));
         let projects = ProjectService::new(Arc::clone(&self.engine));
@@ -189,7 +226,7 @@ impl Server {
         cleveragents_testkit::plans::wait_for(&self.engine, plan, question);
     }
 
-    /// A number that the server counts about itself.
+    /// A gauge of the server.
     pub(crate) fn gauge(&self, name: &str) -> u64 {
         let text = self.local().get("/metrics").text();
         let line = text
@@ -199,12 +236,12 @@ impl Server {
             .unwrap_or_else(|| panic!("{name} is not in {text}"))
     }
 
-    /// Tells the server to end, without waiting.
+    /// Starts the shutdown, without waiting.
     pub(crate) fn announce_end(&mut self) {
         drop(self.stop.take());
     }
 
-    /// Waits until the server has ended.
+    /// Waits until the server has stopped.
     pub(crate) fn ended(&mut self) {
         self.announce_end();
         if let Some(thread) = self.thread.take() {
@@ -224,7 +261,14 @@ impl Drop for Server {
     }
 }
 
-/// Waits for a state that comes, however slow the machine is.
+/// A request that creates a plan, once [`Server::offer_plans`] has prepared the namespace.
+pub(crate) fn plan_request(namespace: &str) -> Value {
+    json!({
+        "action": format!("{namespace}/fix"), "projects": [format!("{namespace}/yard")], "no_start": true,
+    })
+}
+
+/// Waits for a condition, however slow the machine is.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {

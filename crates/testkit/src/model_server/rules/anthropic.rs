@@ -1,10 +1,11 @@
-//! Anthropic's messages.
+//! Rules of Anthropic Messages.
 
 use serde_json::Value;
 
-use super::super::Received;
+use super::super::ReceivedRequest;
 use super::{
-    Checked, ensure, ensure_distinct, image, is_plain_name, known_fields, list, schema, size, text,
+    CheckResult, ensure, ensure_distinct, image, is_plain_name, known_fields, list, schema, size,
+    text,
 };
 
 /// "Create a Message" (docs.claude.com/en/api/messages): every other field is an extra input.
@@ -36,7 +37,7 @@ const FIELDS: [&str; 21] = [
 const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 const LARGEST_IMAGE: usize = 5 * 1024 * 1024;
 const LONGEST_SIDE: u32 = 8000;
-/// The same page: the longest side in a request with more than so many images.
+/// The same page: the number of images above which the smaller maximum side length applies.
 const MANY_IMAGES: usize = 20;
 const LONGEST_SIDE_OF_MANY: u32 = 2000;
 
@@ -58,7 +59,7 @@ const ANSWER_KEYWORDS: [&str; 14] = [
     "items",
 ];
 
-/// A model's generation, as in `claude-sonnet-4-5`; a date behind the first number is no minor version.
+/// Generation of a model, as in `claude-sonnet-4-5`; a date after the first number is not a minor version.
 fn generation(model: &str) -> Option<(u64, u64)> {
     let numbers: Vec<u64> = model
         .strip_prefix("claude-")?
@@ -92,7 +93,7 @@ fn context_window(model: &str) -> u64 {
 /// "Context windows", section "Context window management with newer Claude models": input above the window is refused;
 /// so is, before 4.5, input that leaves less room than `max_tokens`. Later models end with the stop reason
 /// `model_context_window_exceeded` instead. continuedev/continue issue 6080 shows the second refusal.
-fn input(body: &Value, model: &str, limit: u64) -> Checked {
+fn input(body: &Value, model: &str, limit: u64) -> CheckResult {
     let (tokens, window) = (size::tokens(body), context_window(model));
     ensure(tokens <= window, || {
         format!("prompt is too long: {tokens} tokens > {window} maximum")
@@ -107,7 +108,7 @@ fn input(body: &Value, model: &str, limit: u64) -> Checked {
 
 /// "Vision": 600 images in a request, 100 for models with a window of 200,000 tokens; smaller ones in a request with
 /// more than 20. anthropics/claude-code issue 49537 shows the refusal of large images among many.
-fn images(body: &Value, model: &str) -> Checked {
+fn images(body: &Value, model: &str) -> CheckResult {
     let most = if context_window(model) > 200_000 {
         600
     } else {
@@ -142,7 +143,7 @@ fn find_images<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
 /// "Define tools", section "Controlling Claude's output" (docs.claude.com/en/docs/agents-and-tools/tool-use/define-tools):
 /// one of four kinds, only with tools. "Extended thinking", section "Extended thinking with tool use": only `auto` and
 /// `none` with thinking (can1357/oh-my-pi issue 341 shows the refusal).
-fn tool_choice(body: &Value) -> Checked {
+fn tool_choice(body: &Value) -> CheckResult {
     let Some(choice) = body.get("tool_choice") else {
         return Ok(());
     };
@@ -167,7 +168,7 @@ fn tool_choice(body: &Value) -> Checked {
 }
 
 /// "Create a Message", `stop_sequences`; BerriAI/litellm issue 3286 shows the refusal.
-fn stop_sequences(body: &Value) -> Checked {
+fn stop_sequences(body: &Value) -> CheckResult {
     let Some(stop) = body.get("stop_sequences") else {
         return Ok(());
     };
@@ -185,7 +186,7 @@ fn stop_sequences(body: &Value) -> Checked {
     Ok(())
 }
 
-pub(super) fn check(request: &Received, body: &Value) -> Checked {
+pub(super) fn check(request: &ReceivedRequest, body: &Value) -> CheckResult {
     // "Versions" (docs.claude.com/en/api/versioning).
     ensure(request.header("anthropic-version").is_some(), || {
         "anthropic-version: header is required".to_owned()
@@ -222,7 +223,7 @@ pub(super) fn check(request: &Received, body: &Value) -> Checked {
 /// (docs.claude.com/en/docs/build-with-claude/extended-thinking): not with thinking. "Migrating to Claude 4.5"
 /// (docs.claude.com/en/docs/about-claude/models/migrating-to-claude-4): not both `temperature` and `top_p`. "What's new
 /// in Claude Opus 4.7": no sampling parameters.
-fn sampling(body: &Value, model: &str) -> Checked {
+fn sampling(body: &Value, model: &str) -> CheckResult {
     let has = |name: &str| body.get(name).is_some_and(|value| !value.is_null());
     if has("temperature") {
         let temperature = body["temperature"].as_f64().unwrap_or(-1.0);
@@ -259,7 +260,7 @@ fn is_thinking(body: &Value) -> bool {
 
 /// "Extended thinking": a budget of 1024 at least, and less than `max_tokens`. "Adaptive thinking"
 /// (docs.claude.com/en/docs/build-with-claude/adaptive-thinking): from 4.6 on.
-fn thinking(body: &Value, model: &str, limit: u64) -> Checked {
+fn thinking(body: &Value, model: &str, limit: u64) -> CheckResult {
     let Some(thinking) = body.get("thinking") else {
         return Ok(());
     };
@@ -293,7 +294,7 @@ fn thinking(body: &Value, model: &str, limit: u64) -> Checked {
 }
 
 /// "Structured outputs" and "Effort" (docs.claude.com/en/docs/build-with-claude/effort).
-fn output_config(body: &Value, model: &str) -> Checked {
+fn output_config(body: &Value, model: &str) -> CheckResult {
     let Some(config) = body.get("output_config") else {
         return Ok(());
     };
@@ -367,7 +368,7 @@ fn output_config(body: &Value, model: &str) -> Checked {
 }
 
 /// "Implement tool use" (docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use): names, schemas.
-fn tools(body: &Value) -> Checked {
+fn tools(body: &Value) -> CheckResult {
     let tools = list(body, "tools");
     for (index, tool) in tools.iter().enumerate() {
         known_fields(
@@ -425,7 +426,7 @@ fn tools(body: &Value) -> Checked {
 
 /// "Prompt caching" (docs.claude.com/en/docs/build-with-claude/prompt-caching): four breakpoints at most, of the kind
 /// `ephemeral`, neither on thoughts nor on empty texts; those of an hour come before those of five minutes.
-fn cache_marks(body: &Value) -> Checked {
+fn cache_marks(body: &Value) -> CheckResult {
     let mut marked: Vec<&Value> = Vec::new();
     let blocks = list(body, "messages")
         .iter()
@@ -467,7 +468,7 @@ fn cache_marks(body: &Value) -> Checked {
     Ok(())
 }
 
-fn system(body: &Value) -> Checked {
+fn system(body: &Value) -> CheckResult {
     for block in list(body, "system") {
         ensure(!text(block, "text").trim().is_empty(), || {
             "system: text content blocks must be non-empty".to_owned()
@@ -478,7 +479,7 @@ fn system(body: &Value) -> Checked {
 
 /// "Create a Message", field `messages`; "Handle tool use" (docs.claude.com/en/docs/agents-and-tools/tool-use/
 /// handle-tool-calls) for pairs of calls and results.
-fn conversation(body: &Value, model: &str) -> Checked {
+fn conversation(body: &Value, model: &str) -> CheckResult {
     let messages = list(body, "messages");
     ensure(!messages.is_empty(), || {
         "messages: at least one message is required".to_owned()
@@ -560,7 +561,7 @@ fn conversation(body: &Value, model: &str) -> Checked {
     ensure_distinct(ids, |id| {
         format!("messages: `tool_use` ids must be unique: {id}")
     })?;
-    // "Tool use": requests whose messages hold such blocks must define tools.
+    // "Tool use": requests whose messages contain such blocks must define tools.
     ensure(!has_tool_blocks || !list(body, "tools").is_empty(), || {
         "Requests which have `tool_use` or `tool_result` blocks in messages must define tools"
             .to_owned()
@@ -568,8 +569,8 @@ fn conversation(body: &Value, model: &str) -> Checked {
     last_answer(body, messages, model)
 }
 
-/// "Extended thinking", section "Preserving thinking blocks": thoughts come first; and no text stands behind calls.
-fn assistant_order(blocks: &[Value], index: usize) -> Checked {
+/// "Extended thinking", section "Preserving thinking blocks": thinking comes first; and no text follows calls.
+fn assistant_order(blocks: &[Value], index: usize) -> CheckResult {
     let is_thought = |block: &Value| text(block, "type").ends_with("thinking");
     if blocks.iter().any(is_thought) {
         ensure(blocks.first().is_some_and(is_thought), || {
@@ -594,7 +595,7 @@ fn assistant_order(blocks: &[Value], index: usize) -> Checked {
 /// "Extended thinking", section "Toggling thinking modes in conversations"; "Prefill Claude's response"
 /// (docs.claude.com/en/docs/build-with-claude/prompt-engineering/prefill-claudes-response): not with thinking, and not
 /// from 4.6 on.
-fn last_answer(body: &Value, messages: &[Value], model: &str) -> Checked {
+fn last_answer(body: &Value, messages: &[Value], model: &str) -> CheckResult {
     let ends_with_answer = messages
         .last()
         .is_some_and(|last| last["role"] == "assistant");
@@ -641,7 +642,7 @@ fn last_answer(body: &Value, messages: &[Value], model: &str) -> Checked {
     Ok(())
 }
 
-fn block(block: &Value, role: &str, here: &str) -> Checked {
+fn block(block: &Value, role: &str, here: &str) -> CheckResult {
     let only = |wanted: &str| {
         ensure(role == wanted, || {
             format!(
@@ -714,7 +715,7 @@ fn block(block: &Value, role: &str, here: &str) -> Checked {
     }
 }
 
-fn picture(block: &Value, here: &str) -> Checked {
+fn picture(block: &Value, here: &str) -> CheckResult {
     let source = &block["source"];
     let data = text(source, "data");
     image::check(text(source, "media_type"), data, &IMAGE_TYPES)

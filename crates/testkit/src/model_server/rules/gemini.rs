@@ -1,8 +1,8 @@
-//! Google's Gemini.
+//! Rules of Google Gemini.
 
 use serde_json::Value;
 
-use super::{Checked, ensure, ensure_distinct, image, known_fields, list, schema, size, text};
+use super::{CheckResult, ensure, ensure_distinct, image, known_fields, list, schema, size, text};
 
 /// "Generating content" (ai.google.dev/api/generate-content), request body.
 const FIELDS: [&str; 8] = [
@@ -42,7 +42,7 @@ const OPTIONS: [&str; 22] = [
     "audioTimestamp",
 ];
 
-/// The same page, field `responseJsonSchema`: the keywords that are supported. Function declarations take the same.
+/// The same page, field `responseJsonSchema`: the supported keywords. Function declarations accept the same.
 const KEYWORDS: [&str; 20] = [
     "$id",
     "$defs",
@@ -81,7 +81,7 @@ const MOST_FUNCTIONS: usize = 512;
 /// "Gemini models" (ai.google.dev/gemini-api/docs/models), input token limit.
 const MOST_INPUT: u64 = 1_048_576;
 
-pub(super) fn check(model: &str, body: &Value) -> Checked {
+pub(super) fn check(model: &str, body: &Value) -> CheckResult {
     let unknown = |name: &str| {
         format!("Invalid JSON payload received. Unknown name \"{name}\": Cannot find field.")
     };
@@ -124,7 +124,7 @@ pub(super) fn check(model: &str, body: &Value) -> Checked {
 
 /// "Function calling" (ai.google.dev/gemini-api/docs/function-calling) and `FunctionDeclaration` in "Caching"
 /// (ai.google.dev/api/caching): the name begins with a letter or `_`, then letters, digits, `_`, `:`, `.`, `-`, 64 at most.
-fn declarations(functions: &[&Value]) -> Checked {
+fn declarations(functions: &[&Value]) -> CheckResult {
     for function in functions {
         known_fields(
             function,
@@ -174,7 +174,7 @@ fn declarations(functions: &[&Value]) -> Checked {
     )
 }
 
-fn check_schema(found: &Value) -> Checked {
+fn check_schema(found: &Value) -> CheckResult {
     schema::is_valid(found)?;
     schema::has_only(found, &KEYWORDS)?;
     schema::each(found, &mut |node| {
@@ -208,7 +208,7 @@ fn check_schema(found: &Value) -> Checked {
 
 /// "Structured output" (ai.google.dev/gemini-api/docs/structured-output): together with tools only from Gemini 3 on;
 /// earlier models answer as in googleapis/python-genai issue 867.
-fn answer(options: &Value, model: &str, has_functions: bool) -> Checked {
+fn answer(options: &Value, model: &str, has_functions: bool) -> CheckResult {
     let is_json = options["responseMimeType"] == "application/json";
     ensure(
         !(is_json && has_functions) || model.starts_with("gemini-3"),
@@ -236,7 +236,7 @@ fn answer(options: &Value, model: &str, has_functions: bool) -> Checked {
 }
 
 /// "Gemini models" (ai.google.dev/gemini-api/docs/models), output token limits.
-fn limits(options: &Value, model: &str) -> Checked {
+fn limits(options: &Value, model: &str) -> CheckResult {
     let most = if model.starts_with("gemini-1.5") || model.starts_with("gemini-2.0") {
         8192
     } else {
@@ -266,7 +266,7 @@ fn limits(options: &Value, model: &str) -> Checked {
 }
 
 /// "Gemini thinking" (ai.google.dev/gemini-api/docs/thinking): budgets of 2.5, levels of 3, never both.
-fn thinking(config: &Value, model: &str) -> Checked {
+fn thinking(config: &Value, model: &str) -> CheckResult {
     if config.is_null() {
         return Ok(());
     }
@@ -281,7 +281,7 @@ fn thinking(config: &Value, model: &str) -> Checked {
         ensure(!model.starts_with("gemini-2"), || {
             "Thinking level is not supported for this model.".to_owned()
         })?;
-        // The same page, "Thinking levels": the larger models of Gemini 3 know two.
+        // The same page, "Thinking levels": the larger models of Gemini 3 support two.
         let is_known = match model {
             _ if model.starts_with("gemini-3-pro") => matches!(level, "low" | "high"),
             _ => matches!(level, "minimal" | "low" | "medium" | "high"),
@@ -310,7 +310,7 @@ fn thinking(config: &Value, model: &str) -> Checked {
 
 /// "Generating content", `Content` and `Part`; "Function calling" for the order of turns; "Thought signatures"
 /// (ai.google.dev/gemini-api/docs/thought-signatures) for Gemini 3.
-fn contents(body: &Value, model: &str) -> Checked {
+fn contents(body: &Value, model: &str) -> CheckResult {
     let contents = list(body, "contents");
     ensure(!contents.is_empty(), || {
         "GenerateContentRequest.contents: contents is not specified".to_owned()
@@ -389,7 +389,7 @@ fn contents(body: &Value, model: &str) -> Checked {
     Ok(())
 }
 
-fn part(part: &Value, role: &str, index: usize) -> Checked {
+fn part(part: &Value, role: &str, index: usize) -> CheckResult {
     let data = [
         "text",
         "inlineData",

@@ -1,6 +1,6 @@
-//! What a picture in a request must be.
+//! Rules about images in a request.
 
-use super::{Checked, ensure};
+use super::{CheckResult, ensure};
 
 /// Whether the first bytes of a base64 text are those of the type. Sources: Anthropic "Vision" (docs.claude.com/en/
 /// docs/build-with-claude/vision) refuses "Image does not match the provided media type"; `OpenAI` "Images and vision"
@@ -27,8 +27,8 @@ pub(super) fn is_base64(data: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/')
 }
 
-/// Checks base64 data of a type that must be one of these.
-pub(super) fn check(media_type: &str, data: &str, types: &[&str]) -> Checked {
+/// Checks base64 data, whose type must be one of these.
+pub(super) fn check(media_type: &str, data: &str, types: &[&str]) -> CheckResult {
     ensure(types.contains(&media_type), || {
         format!("image media type '{media_type}' is unsupported; supported are {types:?}")
     })?;
@@ -40,9 +40,9 @@ pub(super) fn check(media_type: &str, data: &str, types: &[&str]) -> Checked {
     })
 }
 
-/// Width and height of a PNG given as base64, from its head.
+/// Width and height of a PNG given as base64, from its header.
 pub(super) fn png_size(data: &str) -> Option<(u32, u32)> {
-    // The 24 bytes with the head are 32 letters.
+    // The 24 bytes of the header are 32 characters.
     let head = data.get(..32)?;
     let mut bits: u32 = 0;
     let mut bytes = Vec::new();

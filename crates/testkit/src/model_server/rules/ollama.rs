@@ -1,8 +1,8 @@
-//! Ollama's own interface.
+//! Rules of Ollama's native API.
 
 use serde_json::Value;
 
-use super::{Checked, ensure, image, list, size, text};
+use super::{CheckResult, ensure, image, list, size, text};
 
 /// "Thinking" (docs.ollama.com/capabilities/thinking) and the library's tag "thinking" (ollama.com/search?c=thinking).
 const THINKING: [&str; 10] = [
@@ -31,14 +31,14 @@ const WITHOUT_TOOLS: [&str; 9] = [
     "deepseek-coder",
 ];
 
-/// "Context length" (docs.ollama.com/context-length): 4,096 tokens where neither the request nor the server says more.
+/// "Context length" (docs.ollama.com/context-length): 4,096 tokens unless the request or the server sets more.
 const USUAL_CONTEXT: u64 = 4096;
 
-pub(super) fn check(body: &Value) -> Checked {
+pub(super) fn check(body: &Value) -> CheckResult {
     // "Generate a chat message" (docs.ollama.com/api/chat).
     let model = text(body, "model");
     ensure(!model.is_empty(), || "model is required".to_owned())?;
-    // Fields are read into typed structures (ollama/ollama: api/types.go); another kind of value is refused.
+    // Fields are parsed into typed structures (ollama/ollama: api/types.go); other types of values are rejected.
     let cannot = |what: &str| format!("json: cannot unmarshal {what}");
     for field in ["stream", "think"] {
         let is_fine = match body.get(field) {
@@ -71,8 +71,8 @@ pub(super) fn check(body: &Value) -> Checked {
         )?;
     }
     let options = &body["options"];
-    // The server cuts off the beginning of what does not fit, and answers as if nothing had happened (ollama/ollama issue
-    // 4967); with `truncate: false` it refuses. Either way the request is wrong.
+    // The server drops the beginning of what does not fit, and answers anyway (ollama/ollama issue 4967); with
+    // `truncate: false` it rejects the request. Either way the request is wrong.
     let window = options["num_ctx"].as_u64().unwrap_or(USUAL_CONTEXT);
     let tokens = size::tokens(body);
     ensure(tokens <= window, || {
@@ -92,7 +92,7 @@ pub(super) fn check(body: &Value) -> Checked {
 }
 
 /// The structures `Tool`, `ToolFunctionParameters` and `ToolProperty` of ollama/ollama: api/types.go.
-fn tool(tool: &Value) -> Checked {
+fn tool(tool: &Value) -> CheckResult {
     let function = &tool["function"];
     ensure(tool["type"] == "function", || "tool.type".to_owned())?;
     ensure(!text(function, "name").is_empty(), || {
@@ -139,7 +139,7 @@ fn tool(tool: &Value) -> Checked {
 }
 
 /// The structure `Message` of ollama/ollama: api/types.go, and the roles that the server accepts.
-fn messages(body: &Value) -> Checked {
+fn messages(body: &Value) -> CheckResult {
     for message in list(body, "messages") {
         let role = text(message, "role");
         ensure(

@@ -1,4 +1,4 @@
-//! `OpenAI`'s chat completions, and what Mistral and `DeepSeek` refuse besides.
+//! Rules of OpenAI Chat Completions, and additional ones of Mistral and DeepSeek.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::openai_shared::{
     Family, check_choice, check_format, check_functions, check_image, check_image_count,
     check_input, check_lengths, check_limit, is_at_least,
 };
-use super::{Checked, ensure, is_plain_name, known_fields, list, text};
+use super::{CheckResult, ensure, is_plain_name, known_fields, list, text};
 
 /// "Create chat completion" (platform.openai.com/docs/api-reference/chat/create).
 const FIELDS: [&str; 32] = [
@@ -57,9 +57,9 @@ pub(super) fn is_mistral(model: &str) -> bool {
     .any(|begin| model.starts_with(begin))
 }
 
-pub(super) fn check(body: &Value) -> Checked {
+pub(super) fn check(body: &Value) -> CheckResult {
     let model = text(body, "model");
-    let family = Family::of(model);
+    let family = Family::of_model(model);
     if family.is_openai() {
         known_fields(body, &FIELDS, |name| {
             format!("Unrecognized request argument supplied: {name}")
@@ -132,7 +132,7 @@ pub(super) fn check(body: &Value) -> Checked {
 
 /// Refusals in openai/openai-openapi issue 541 and livekit/agents pull requests 5088 and 7169: from `gpt-5.2` on function
 /// tools go with no other effort than `none`, and from `gpt-5.6` on not without it.
-fn tools_with_reasoning(body: &Value, model: &str) -> Checked {
+fn tools_with_reasoning(body: &Value, model: &str) -> CheckResult {
     let effort = body.get("reasoning_effort").and_then(Value::as_str);
     let is_refused = match effort {
         Some("none") => false,
@@ -146,7 +146,7 @@ fn tools_with_reasoning(body: &Value, model: &str) -> Checked {
     })
 }
 
-fn messages(body: &Value, model: &str) -> Checked {
+fn messages(body: &Value, model: &str) -> CheckResult {
     let messages = list(body, "messages");
     ensure(!messages.is_empty(), || {
         "Invalid 'messages': empty array.".to_owned()
@@ -210,7 +210,8 @@ fn messages(body: &Value, model: &str) -> Checked {
                 super::ensure_distinct(open.iter().copied(), |id| {
                     format!("Duplicate tool call id {id}")
                 })?;
-                // "Thinking mode" (api-docs.deepseek.com/guides/thinking_mode): calls come with the thoughts before them.
+                // "Thinking mode" (api-docs.deepseek.com/guides/thinking_mode): calls are sent with the reasoning
+                // before them.
                 ensure(
                     model != "deepseek-reasoner"
                         || calls.is_empty()
@@ -237,7 +238,7 @@ fn messages(body: &Value, model: &str) -> Checked {
     })
 }
 
-fn content(message: &Value, index: usize) -> Checked {
+fn content(message: &Value, index: usize) -> CheckResult {
     let parts = list(message, "content");
     ensure(message["content"].is_string() || !parts.is_empty(), || {
         format!(
@@ -262,7 +263,7 @@ fn content(message: &Value, index: usize) -> Checked {
 
 /// The same reference, `tool_calls` of assistant messages; ids of 40 characters (langchain-ai/langchain issue 29408 shows
 /// the refusal).
-fn call(call: &Value, index: usize) -> Checked {
+fn call(call: &Value, index: usize) -> CheckResult {
     let id = text(call, "id");
     ensure((1..=40).contains(&id.len()), || {
         format!(
@@ -285,7 +286,7 @@ fn call(call: &Value, index: usize) -> Checked {
 
 /// "Function calling" and "Chat completion" (docs.mistral.ai/api/endpoint/chat): ids of nine letters or digits, the order of
 /// roles, and no unknown fields.
-fn mistral(body: &Value) -> Checked {
+fn mistral(body: &Value) -> CheckResult {
     ensure(body.get("stream_options").is_none(), || {
         "stream_options: Extra inputs are not permitted".to_owned()
     })?;

@@ -1,4 +1,4 @@
-//! `OpenAI`'s responses.
+//! Rules of OpenAI Responses.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::openai_shared::{
     Family, check_choice, check_format, check_functions, check_image, check_image_count,
     check_input, check_lengths, check_limit,
 };
-use super::{Checked, ensure, is_plain_name, known_fields, list, text};
+use super::{CheckResult, ensure, is_plain_name, known_fields, list, text};
 
 /// "Create a model response" (platform.openai.com/docs/api-reference/responses/create).
 const FIELDS: [&str; 27] = [
@@ -39,15 +39,15 @@ const FIELDS: [&str; 27] = [
     "background",
 ];
 
-pub(super) fn check(body: &Value) -> Checked {
+pub(super) fn check(body: &Value) -> CheckResult {
     let model = text(body, "model");
-    let family = Family::of(model);
+    let family = Family::of_model(model);
     known_fields(body, &FIELDS, |name| {
         format!("Unknown parameter: '{name}'.")
     })?;
     let effort = body["reasoning"]["effort"].as_str();
     family.check_reasoning(effort, body, "reasoning.effort")?;
-    // "Reasoning models" (platform.openai.com/docs/guides/reasoning): other models know neither.
+    // "Reasoning models" (platform.openai.com/docs/guides/reasoning): other models support neither.
     let is_plain = family == Family::Plain;
     ensure(!is_plain || body["reasoning"]["summary"].is_null(), || {
         "Unsupported parameter: 'reasoning.summary' is not supported with this model.".to_owned()
@@ -85,7 +85,7 @@ pub(super) fn check(body: &Value) -> Checked {
     input(body)
 }
 
-fn input(body: &Value) -> Checked {
+fn input(body: &Value) -> CheckResult {
     if body["input"]
         .as_str()
         .is_some_and(|input| !input.is_empty())
@@ -129,7 +129,7 @@ fn input(body: &Value) -> Checked {
                 answered.push(id);
             }
             "reasoning" => {
-                // "Reasoning models", section "Keeping reasoning items in context": sealed, and in front of what it led to.
+                // "Reasoning models", section "Keeping reasoning items in context": sealed, and before what it led to.
                 ensure(is_stored || item["encrypted_content"].is_string(), || {
                     format!(
                         "Item '{}' not found. Items are not persisted when `store` is set to false.",
@@ -172,7 +172,7 @@ fn input(body: &Value) -> Checked {
     })
 }
 
-fn message(item: &Value, index: usize) -> Checked {
+fn message(item: &Value, index: usize) -> CheckResult {
     let role = text(item, "role");
     ensure(
         matches!(role, "user" | "assistant" | "system" | "developer"),

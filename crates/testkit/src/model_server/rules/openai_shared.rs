@@ -1,10 +1,10 @@
-//! What chat completions and responses of `OpenAI` share.
+//! Rules that OpenAI Chat Completions and Responses share.
 
 use serde_json::Value;
 
-use super::{Checked, ensure, image, is_plain_name, list, schema, size, text};
+use super::{CheckResult, ensure, image, is_plain_name, list, schema, size, text};
 
-/// A family of `OpenAI`'s models.
+/// A family of OpenAI models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     /// `o1`, `o3`, `o4-mini`.
@@ -15,12 +15,12 @@ pub(super) enum Family {
     Gpt5Point,
     /// `gpt-4` and earlier, which do not reason.
     Plain,
-    /// A model of somebody else.
+    /// A model of another provider.
     Other,
 }
 
 impl Family {
-    pub(super) fn of(model: &str) -> Self {
+    pub(super) fn of_model(model: &str) -> Self {
         let mut letters = model.chars();
         let is_o = letters.next() == Some('o')
             && letters.next().is_some_and(|second| second.is_ascii_digit());
@@ -55,7 +55,7 @@ impl Family {
         effort: Option<&str>,
         body: &Value,
         field: &str,
-    ) -> Checked {
+    ) -> CheckResult {
         if let Some(effort) = effort {
             let is_known = match self {
                 Self::OSeries => matches!(effort, "low" | "medium" | "high"),
@@ -86,7 +86,7 @@ impl Family {
                     format!("Unsupported parameter: '{name}' is not supported with this model.")
                 })?;
             }
-            // "Create chat completion", `reasoning_effort`: `gpt-5-pro` knows only `high`.
+            // "Create chat completion", `reasoning_effort`: `gpt-5-pro` supports only `high`.
             let is_pro = text(body, "model").starts_with("gpt-5-pro");
             ensure(
                 !is_pro || effort.is_none_or(|effort| effort == "high"),
@@ -127,11 +127,11 @@ impl Family {
 /// "Models" (platform.openai.com/docs/models), "context window" of each, and the input that it leaves: the context window
 /// of reasoning models is shared with their largest answer. Refusals: "maximum context length" in many issues, such as
 /// AutoGPT's 3892, and "Input tokens exceed the configured limit of 272000 tokens" of `gpt-5`.
-pub(super) fn check_input(body: &Value, limit: Option<&Value>) -> Checked {
+pub(super) fn check_input(body: &Value, limit: Option<&Value>) -> CheckResult {
     let model = text(body, "model");
     let tokens = size::tokens(body);
     let limit = limit.and_then(Value::as_u64).unwrap_or(0);
-    let most_input = match Family::of(model) {
+    let most_input = match Family::of_model(model) {
         Family::OSeries => 200_000,
         Family::Gpt5Point if is_at_least(model, 4) => 922_000,
         Family::Gpt5 | Family::Gpt5Point => 272_000,
@@ -142,7 +142,7 @@ pub(super) fn check_input(body: &Value, limit: Option<&Value>) -> Checked {
             "Input tokens exceed the configured limit of {most_input} tokens. Your messages resulted in {tokens} tokens. Please reduce the length of the messages."
         )
     })?;
-    let window = match Family::of(model) {
+    let window = match Family::of_model(model) {
         Family::Plain if model.starts_with("gpt-4.1") => 1_047_576,
         Family::Plain if model.starts_with("gpt-4o") || model.starts_with("gpt-4-turbo") => 128_000,
         Family::Plain if model.starts_with("gpt-4") => 8192,
@@ -166,7 +166,7 @@ pub(super) fn is_at_least(model: &str, minor: u32) -> bool {
 
 /// "Images and vision" (platform.openai.com/docs/guides/images-vision): 500 images. Other providers with this interface:
 /// Mistral "Vision" (docs.mistral.ai/capabilities/vision): 8; Groq "Vision" (console.groq.com/docs/vision): 5.
-pub(super) fn check_image_count(body: &Value) -> Checked {
+pub(super) fn check_image_count(body: &Value) -> CheckResult {
     let model = text(body, "model");
     let most = if size::is_groq_vision(model) {
         5
@@ -182,7 +182,7 @@ pub(super) fn check_image_count(body: &Value) -> Checked {
 
 /// A text of a request: 10 MiB at most. Refusal: "string too long. Expected a string with maximum length 10485760", as in
 /// openai/openai-python issues.
-pub(super) fn check_lengths(body: &Value) -> Checked {
+pub(super) fn check_lengths(body: &Value) -> CheckResult {
     match body {
         Value::String(text) => ensure(
             text.len() <= 10_485_760 || text.starts_with("data:"),
@@ -200,7 +200,7 @@ pub(super) fn check_lengths(body: &Value) -> Checked {
 }
 
 /// The reference of both interfaces: `tool_choice` and `parallel_tool_calls` only with `tools`.
-pub(super) fn check_choice(body: &Value) -> Checked {
+pub(super) fn check_choice(body: &Value) -> CheckResult {
     for name in ["tool_choice", "parallel_tool_calls"] {
         ensure(
             body.get(name).is_none() || !list(body, "tools").is_empty(),
@@ -220,9 +220,9 @@ pub(super) fn check_choice(body: &Value) -> Checked {
 }
 
 /// "Models" (platform.openai.com/docs/models), "max output tokens" of each.
-pub(super) fn check_limit(model: &str, limit: Option<&Value>) -> Checked {
+pub(super) fn check_limit(model: &str, limit: Option<&Value>) -> CheckResult {
     let Some(limit) = limit else { return Ok(()) };
-    let most = match Family::of(model) {
+    let most = match Family::of_model(model) {
         Family::OSeries => 100_000,
         Family::Gpt5 | Family::Gpt5Point => 128_000,
         Family::Plain if model.starts_with("gpt-4.1") => 32_768,
@@ -246,7 +246,7 @@ pub(super) fn check_limit(model: &str, limit: Option<&Value>) -> Checked {
 
 /// "Function calling" (platform.openai.com/docs/guides/function-calling) and the reference of `tools` (platform.openai.com/
 /// docs/api-reference/chat/create): at most 128, names of 64 characters, parameters that are an object.
-pub(super) fn check_functions(functions: &[&Value]) -> Checked {
+pub(super) fn check_functions(functions: &[&Value]) -> CheckResult {
     ensure(functions.len() <= 128, || {
         format!(
             "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length {} instead.",
@@ -318,8 +318,8 @@ const STRICT_KEYWORDS: [&str; 13] = [
     "items",
 ];
 
-/// Bounds are left out of the list above: Azure and fine-tuned models refuse them.
-fn check_strict(found: &Value) -> Checked {
+/// Bounds are not in the list above, because Azure and fine-tuned models reject them.
+fn check_strict(found: &Value) -> CheckResult {
     ensure(found["type"] == "object", || {
         "schema must be of type 'object' at the root".to_owned()
     })?;
@@ -356,7 +356,7 @@ fn check_strict(found: &Value) -> Checked {
 
 /// "Supported schemas", sections "Limitations on nesting depth and size", "Limitations on total string size" and
 /// "Limitations on enum size".
-fn check_complexity(found: &Value) -> Checked {
+fn check_complexity(found: &Value) -> CheckResult {
     let (mut properties, mut letters, mut values) = (0, 0, 0);
     schema::each(found, &mut |node| {
         let names = node["properties"].as_object();
@@ -390,8 +390,8 @@ fn check_complexity(found: &Value) -> Checked {
     })
 }
 
-/// The form of an answer: `{name, schema, strict}`.
-pub(super) fn check_format(format: &Value) -> Checked {
+/// The format of an answer: `{name, schema, strict}`.
+pub(super) fn check_format(format: &Value) -> CheckResult {
     let name = text(format, "name");
     ensure(is_plain_name(name, 64), || {
         "Invalid 'response_format.json_schema.name'".to_owned()
@@ -412,7 +412,7 @@ pub(super) fn check_format(format: &Value) -> Checked {
 }
 
 /// "Images and vision" (platform.openai.com/docs/guides/images-vision): types, and 50 MB for a request.
-pub(super) fn check_image(url: &str) -> Checked {
+pub(super) fn check_image(url: &str) -> CheckResult {
     let Some((media_type, data)) = url
         .strip_prefix("data:")
         .and_then(|rest| rest.split_once(";base64,"))

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Checked, ensure, known_fields, list};
+use super::{CheckResult, ensure, known_fields, list};
 
 const TYPES: [&str; 7] = [
     "object", "array", "string", "number", "integer", "boolean", "null",
@@ -17,8 +17,8 @@ pub(super) fn is_of(schema: &Value, kind: &str) -> bool {
     }
 }
 
-/// Calls a function with each schema inside a schema, itself first.
-pub(super) fn each(schema: &Value, check: &mut dyn FnMut(&Value) -> Checked) -> Checked {
+/// Calls a function with each nested schema, the outermost first.
+pub(super) fn each(schema: &Value, check: &mut dyn FnMut(&Value) -> CheckResult) -> CheckResult {
     check(schema)?;
     for group in ["properties", "$defs", "definitions"] {
         for inner in schema
@@ -49,7 +49,7 @@ pub(super) fn each(schema: &Value, check: &mut dyn FnMut(&Value) -> Checked) -> 
     Ok(())
 }
 
-/// The levels of nested objects and arrays.
+/// Nesting depth of objects and arrays.
 pub(super) fn depth(schema: &Value) -> usize {
     let mut deepest = 0;
     for group in ["properties", "$defs", "definitions"] {
@@ -73,8 +73,9 @@ pub(super) fn depth(schema: &Value) -> usize {
     deepest + usize::from(is_of(schema, "object") || is_of(schema, "array"))
 }
 
-/// The schema is one of draft 2020-12, as far as the kinds of its keywords go, and its references lead somewhere.
-pub(super) fn is_valid(schema: &Value) -> Checked {
+/// Checks that a schema is valid in draft 2020-12, as far as the types of its keywords go, and that its references
+/// resolve.
+pub(super) fn is_valid(schema: &Value) -> CheckResult {
     each(schema, &mut |node| {
         if node.is_boolean() {
             return Ok(());
@@ -124,8 +125,8 @@ pub(super) fn is_valid(schema: &Value) -> Checked {
     })
 }
 
-/// The keywords of every schema inside are among these.
-pub(super) fn has_only(schema: &Value, known: &[&str]) -> Checked {
+/// Checks that all nested schemas use only these keywords.
+pub(super) fn has_only(schema: &Value, known: &[&str]) -> CheckResult {
     each(schema, &mut |node| {
         known_fields(node, known, |name| format!("'{name}' is not permitted"))
     })

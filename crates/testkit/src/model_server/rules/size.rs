@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::Response;
-use super::{Checked, Format, ensure, text};
+use super::{CheckResult, Format, ensure, text};
 
 /// Refuses a request with too many bytes, in the provider's form and with its status.
 ///
@@ -42,12 +42,12 @@ pub(super) fn refusal(format: Format, body: &Value, bytes: usize) -> Option<Resp
     })
 }
 
-/// Whether Groq serves a model with images, told by the lower-case name that only Groq uses.
+/// Whether Groq serves a model with images, recognised by the lower-case name that only Groq uses.
 pub(super) fn is_groq_vision(model: &str) -> bool {
     model.starts_with("meta-llama/llama-4-")
 }
 
-/// The number of images in a request of any format.
+/// Number of images in a request of any format.
 pub(super) fn images(body: &Value) -> usize {
     match body {
         Value::Array(items) => items.iter().map(images).sum(),
@@ -63,18 +63,18 @@ pub(super) fn images(body: &Value) -> usize {
     }
 }
 
-/// At most this many images.
+/// Checks the maximum number of images.
 pub(super) fn ensure_images(
     body: &Value,
     most: usize,
     refuse: impl FnOnce(usize) -> String,
-) -> Checked {
+) -> CheckResult {
     let found = images(body);
     ensure(found <= most, || refuse(found))
 }
 
-/// The tokens of a request, estimated: four bytes of text each, as the providers' guides on tokens say of English, and
-/// none for images and signatures.
+/// Estimated tokens of a request: four bytes of text each, as the providers' guides say of English, and none for images
+/// and signatures.
 pub(super) fn tokens(body: &Value) -> u64 {
     (text_bytes(body) / 4) as u64
 }

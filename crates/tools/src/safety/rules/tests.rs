@@ -1,4 +1,4 @@
-//! What rules say, with many attempts to get around them.
+//! Tests of permission rules, with many attempts to bypass them.
 
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn effect(decision: &Decision) -> Effect {
 }
 
 #[test]
-fn a_denied_command_is_denied_wherever_it_hides() {
+fn a_denied_command_is_denied_wherever_it_is_hidden() {
     let rules = rules("deny builtin/shell(curl *)\nallow builtin/shell");
     for command in [
         "curl x",
@@ -90,7 +90,7 @@ fn a_denied_command_is_denied_wherever_it_hides() {
 }
 
 #[test]
-fn an_allowed_pattern_allows_nothing_beside_it() {
+fn an_allowed_pattern_allows_no_other_command() {
     let rules =
         rules("allow builtin/shell(cargo test *)\nallow builtin/shell(ls *)\nask builtin/shell");
     for command in [
@@ -136,7 +136,7 @@ fn an_allowed_pattern_allows_nothing_beside_it() {
 }
 
 #[test]
-fn what_is_not_understood_is_asked_about_as_soon_as_rules_speak_of_commands() {
+fn unparsable_commands_need_approval_when_rules_match_commands() {
     let odd = "for x in *; do echo $x; done";
     assert_eq!(on_command(&rules(""), odd), Effect::Allow);
     assert_eq!(on_command(&rules("ask builtin/shell"), odd), Effect::Ask);
@@ -151,7 +151,7 @@ fn what_is_not_understood_is_asked_about_as_soon_as_rules_speak_of_commands() {
 }
 
 #[test]
-fn no_rule_lifts_the_floor() {
+fn no_rule_overrides_the_floor() {
     let rules = rules(
         "allow *\nallow builtin/shell(rm *)\nallow builtin/file-write(**)\nallow builtin/file-write(.git/*)",
     );
@@ -168,7 +168,7 @@ fn no_rule_lifts_the_floor() {
 }
 
 #[test]
-fn deny_wins_whatever_the_order_and_however_exact_the_others_are() {
+fn deny_wins_over_order_and_specificity() {
     for text in [
         "deny builtin/*\nallow builtin/file-write(src/**)",
         "allow builtin/file-write(src/**)\ndeny builtin/*",
@@ -183,7 +183,7 @@ fn deny_wins_whatever_the_order_and_however_exact_the_others_are() {
 }
 
 #[test]
-fn the_more_exact_rule_counts_and_ask_wins_a_tie() {
+fn the_more_specific_rule_decides_and_ask_wins_a_tie() {
     let general = rules("ask builtin/file-write\nallow builtin/file-write(src/**)");
     assert_eq!(
         on_path(&general, "builtin/file-write", "src/a.rs"),
@@ -205,7 +205,7 @@ fn the_more_exact_rule_counts_and_ask_wins_a_tie() {
 }
 
 #[test]
-fn a_path_is_known_with_and_without_its_part() {
+fn paths_match_with_and_without_their_part() {
     for pattern in ["secrets/**", "app/secrets/**", "**/secrets/**"] {
         let rules = rules(&format!("deny *({pattern})"));
         assert_eq!(
@@ -222,7 +222,7 @@ fn a_path_is_known_with_and_without_its_part() {
 }
 
 #[test]
-fn a_call_with_several_subjects_gets_the_strictest_answer() {
+fn a_call_with_several_subjects_gets_the_strictest_decision() {
     let rules = rules("deny *(b)\nask *(a)");
     let path = |path: &str| Subject::Path {
         path: PartPath {
@@ -238,7 +238,7 @@ fn a_call_with_several_subjects_gets_the_strictest_answer() {
 }
 
 #[test]
-fn always_allows_exactly_what_was_asked() {
+fn always_allows_exactly_the_approved_call() {
     let shell = tool("builtin/shell");
     let command = Subject::Command("cargo test && ls *".to_owned());
     let always = PermissionRules::always(&shell, &[command]);
@@ -258,7 +258,7 @@ fn always_allows_exactly_what_was_asked() {
 }
 
 #[test]
-fn without_a_rule_the_other_effect_holds() {
+fn without_a_rule_the_default_effect_applies() {
     for otherwise in [Effect::Allow, Effect::Ask, Effect::Deny] {
         let rules = PermissionRules::new(Vec::new(), otherwise);
         assert_eq!(on_command(&rules, "ls"), otherwise);
@@ -272,16 +272,16 @@ fn without_a_rule_the_other_effect_holds() {
 }
 
 #[test]
-fn a_file_of_rules_has_comments_and_its_errors_are_told() {
+fn rule_files_may_contain_comments_and_errors_are_reported() {
     let read = PermissionRules::parse("# mine\n\nallow builtin/*\n  deny *(x)  \n", Effect::Ask);
     assert_eq!(read.expect("rules").rules().len(), 2);
     assert!(PermissionRules::parse("allow builtin/*\nalow builtin/shell", Effect::Ask).is_err());
 }
 
 proptest! {
-    /// Whatever stands around it, an allowed command never carries a second one along.
+    /// An allow rule never admits a second command next to the allowed one.
     #[test]
-    fn nothing_rides_along_with_an_allowed_command(
+    fn no_other_command_runs_with_an_allowed_one(
         before in "[a-z ;&|\n$(){}'\"\\\\<>`]{0,6}", after in "[a-z ;&|\n$(){}'\"\\\\<>`]{0,6}",
     ) {
         let rules = rules("allow builtin/shell(ls *)\nask builtin/shell");

@@ -1,0 +1,743 @@
+//! The operations on actors.
+
+#![expect(
+    missing_docs,
+    reason = "fields without a comment are clear from their names"
+)]
+
+mod run;
+
+use std::sync::Arc;
+
+use cleveragents_actors::graph::Role;
+use cleveragents_actors::{Actor, ActorKind, Agent, NodeKind, draw};
+use cleveragents_domain::identity::{Permission, Scope};
+use cleveragents_domain::{Code, Placeholder, RemoteAgent, Timestamp, hint, suggest};
+use cleveragents_models::ModelEntry;
+use cleveragents_store::sessions::SessionFilter;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::service::{ActorWorld, FoundActor, hash};
+use crate::definition::{
+    AddedDefinition, DefinitionError, DefinitionText, RegisteredDefinition, add_request,
+    named_by_configuration, remove_confirmed, remove_request, show_request,
+};
+use crate::operation::{
+    NamedKind, Operation, OperationContext, OperationEntry, OperationError, RemovedDefinition,
+    Requirement, Resolver,
+};
+use crate::resource::{Outcome, Register};
+use crate::runtime::{agents_of, for_each_node};
+
+pub use run::{
+    ActorDefinition, ActorResponse, ActorRunResult, ActorRunSummary, ActorRunUsage,
+    LocalRunOptions, RunActor,
+};
+
+/// The operations on actors.
+pub(crate) static ENTRIES: &[OperationEntry] = &[
+    OperationEntry::new::<AddActor>(),
+    OperationEntry::new::<UpdateActor>(),
+    OperationEntry::new::<ListActors>(),
+    OperationEntry::new::<ShowActor>(),
+    OperationEntry::new::<DrawActor>(),
+    OperationEntry::new::<RemoveActor>(),
+    OperationEntry::new::<RunActor>(),
+];
+
+/// Version of the definition format.
+const SCHEMA_VERSION: &str = "3.0";
+
+/// The models that an actor names.
+fn models_of(actor: &Actor) -> Vec<String> {
+    let agents = agents_of(actor);
+    let models = agents.iter().filter_map(|agent| agent.model.clone());
+    sorted(models.collect())
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The provider and the model of an actor with exactly one model.
+fn only_model(models: &[String]) -> (Option<String>, Option<String>) {
+    match models {
+        [only] => match only.split_once('/') {
+            Some((provider, model)) => (Some(provider.to_owned()), Some(model.to_owned())),
+            None => (None, Some(only.clone())),
+        },
+        _ => (None, None),
+    }
+}
+
+/// The remote agent that an actor represents.
+fn remote_agent(actor: &Actor) -> Option<&RemoteAgent> {
+    match actor.graph.nodes.as_slice() {
+        [only] => match &only.kind {
+            NodeKind::Agent(node) => node.agent.remote.as_ref(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The response of `registry/actor/add` and `registry/actor/update`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AddedActorInfo {
+    pub actor_added: RegisteredActorInfo,
+}
+
+/// A registered actor.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RegisteredActorInfo {
+    pub name: String,
+    /// `null` unless it has exactly one model, as is `model`.
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    #[serde(rename = "type")]
+    pub kind: ActorKind,
+    /// The address of the agent on another machine that the actor represents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_url: Option<String>,
+    pub description: String,
+    /// The number of nodes of its graph.
+    pub nodes: u64,
+    /// The file it was read from.
+    pub config: String,
+    /// SHA-256 of the text.
+    pub hash: String,
+    /// The version of the format of definitions.
+    pub schema_version: String,
+    /// Grows with every update of the definition.
+    pub version: u64,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+    pub outcome: Outcome,
+    pub warnings: Vec<String>,
+}
+
+impl From<AddedDefinition<Arc<Actor>>> for AddedActorInfo {
+    fn from(added: AddedDefinition<Arc<Actor>>) -> Self {
+        let actor = &added.definition;
+        let hash = hash(&added.stored.definition);
+        let (provider, model) = only_model(&models_of(actor));
+        Self {
+            actor_added: RegisteredActorInfo {
+                name: actor.name.clone(),
+                provider,
+                model,
+                kind: actor.kind,
+                agent_url: remote_agent(actor).map(|remote| remote.url.clone()),
+                description: actor.description.clone(),
+                nodes: actor.graph.nodes.len() as u64,
+                config: added.stored.source,
+                hash,
+                schema_version: SCHEMA_VERSION.to_owned(),
+                version: added.stored.version,
+                created: added.stored.created_at,
+                updated: added.stored.updated_at,
+                outcome: added.outcome,
+                warnings: actor.warnings.clone(),
+            },
+        }
+    }
+}
+
+/// Refuses a remote caller's definition that would send a token of this machine to an address in it.
+fn refuse_tokens(context: &OperationContext, actor: &Actor) -> Result<(), OperationError> {
+    if context.caller().is_local() {
+        return Ok(());
+    }
+    let own = format!("{}:", actor.name);
+    let mut agents = agents_of(actor).into_iter();
+    let sends = agents.any(|agent| {
+        let is_own = agent.name == actor.name || agent.name.starts_with(&own);
+        let remote = agent.remote.as_ref();
+        is_own && remote.is_some_and(|remote| remote.token_variable.is_some())
+    });
+    if !sends {
+        return Ok(());
+    }
+    let message = "`token_env` names a variable of the machine of the server";
+    Err(
+        OperationError::new(Code::LocalOnly, message).with_hint(hint!(
+            "add the actor on that machine: {}",
+            suggest::actor_add_file(Placeholder("FILE"))
+        )),
+    )
+}
+
+add_request! {
+    /// Registers an actor.
+    AddActor("registry/actor/add", "Register an actor") -> AddedActorInfo;
+    update: "Replace an actor of the same name.";
+    run: add;
+}
+
+fn add(
+    context: &OperationContext,
+    new: DefinitionText<'_>,
+    register: Register,
+) -> Result<AddedActorInfo, OperationError> {
+    let (actors, toolset) = (context.actors(), context.toolset()?);
+    let world = toolset.actor_world();
+    let compiled = actors.compile(new.text, new.source, world)?;
+    refuse_tokens(context, &compiled.actor)?;
+    Ok(actors.add(new.text, new.source, register, world)?.into())
+}
+
+/// Replaces a registered actor.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateActor {
+    /// The YAML text of the new definition.
+    pub text: String,
+    /// The absolute path of the file that holds the text. Ignored for callers on other machines.
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+impl Operation for UpdateActor {
+    const NAME: &'static str = "registry/actor/update";
+    const SUMMARY: &'static str = "Replace a registered actor";
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Manage);
+    type Response = AddedActorInfo;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.definition(&mut self.text)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<AddedActorInfo, OperationError> {
+        let source = context.source_of(self.source.as_deref());
+        let (actors, toolset) = (context.actors(), context.toolset()?);
+        let compiled = actors.compile(&self.text, &source, toolset.actor_world())?;
+        let name = &compiled.actor.name;
+        if !actors.stored()?.iter().any(|stored| stored.name == *name) {
+            let error = DefinitionError::not_found::<Arc<Actor>>(name, Vec::new());
+            return Err(OperationError::from(error).with_hint(hint!(
+                "register it first: {}",
+                suggest::actor_add_file(Placeholder("FILE"))
+            )));
+        }
+        let new = DefinitionText {
+            text: &self.text,
+            source: &source,
+        };
+        add(context, new, Register::Update)
+    }
+}
+
+/// Lists actors: the registered ones, and one for each model.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListActors {
+    /// Only registered actors.
+    #[serde(default)]
+    pub custom: bool,
+}
+
+/// The response of `registry/actor/list`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActorList {
+    pub actors: Vec<ListedActor>,
+    pub summary: ActorListSummary,
+}
+
+/// A listed actor.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ListedActor {
+    pub name: String,
+    /// `null` unless it has exactly one model, as is `model`.
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    /// All its models.
+    pub models: Vec<String>,
+    #[serde(rename = "type")]
+    pub kind: Option<ActorKind>,
+    pub description: Option<String>,
+    /// Whether it runs when no actor is named.
+    pub default: bool,
+    /// Whether it comes with a model.
+    pub built_in: bool,
+    #[serde(rename = "unsafe")]
+    pub is_unsafe: Option<bool>,
+    /// Why it cannot run.
+    pub problem: Option<String>,
+}
+
+/// Totals of listed actors.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActorListSummary {
+    pub total: u64,
+    pub built_in: u64,
+    pub custom: u64,
+    /// The number of actors that cannot run.
+    pub broken: u64,
+}
+
+impl ListedActor {
+    fn registered(registered: RegisteredDefinition<Arc<Actor>>, is_default: bool) -> Self {
+        let name = registered.stored.name;
+        match registered.definition {
+            Ok(actor) => {
+                let models = models_of(&actor);
+                let (provider, model) = only_model(&models);
+                Self {
+                    name,
+                    provider,
+                    model,
+                    models,
+                    kind: Some(actor.kind),
+                    description: Some(actor.description.clone()),
+                    default: is_default,
+                    built_in: false,
+                    is_unsafe: Some(actor.is_unsafe),
+                    problem: None,
+                }
+            }
+            Err(error) => Self {
+                name,
+                provider: None,
+                model: None,
+                models: Vec::new(),
+                kind: None,
+                description: None,
+                default: is_default,
+                built_in: false,
+                is_unsafe: None,
+                problem: Some(error.to_string()),
+            },
+        }
+    }
+
+    fn of_model(entry: &ModelEntry, is_default: bool) -> Self {
+        let name = entry.name.to_string();
+        Self {
+            provider: Some(entry.name.provider().to_owned()),
+            model: Some(entry.name.model().to_owned()),
+            models: vec![name.clone()],
+            kind: Some(ActorKind::Llm),
+            description: Some(format!("The model {name}")),
+            name,
+            default: is_default,
+            built_in: true,
+            is_unsafe: Some(false),
+            problem: None,
+        }
+    }
+}
+
+impl Operation for ListActors {
+    const NAME: &'static str = "registry/actor/list";
+    const SUMMARY: &'static str = "List actors";
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
+    type Response = ActorList;
+
+    fn resolve(&mut self, _: &mut Resolver<'_>) -> Result<(), OperationError> {
+        Ok(())
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ActorList, OperationError> {
+        let toolset = context.toolset()?;
+        let default = context.default_actor();
+        let mut actors = Vec::new();
+        for registered in context.actors().list_registered(toolset.actor_world())? {
+            let name = registered.stored.name.as_str();
+            if context.may_read(Scope::Registry, name) {
+                let is_default = default == Some(name);
+                actors.push(ListedActor::registered(registered, is_default));
+            }
+        }
+        let custom = actors.len() as u64;
+        let broken = actors.iter().filter(|actor| actor.problem.is_some());
+        let broken = broken.count() as u64;
+        if !self.custom {
+            for entry in context.catalogue()?.list() {
+                let is_default = default == Some(entry.name.to_string().as_str());
+                actors.push(ListedActor::of_model(&entry, is_default));
+            }
+        }
+        let total = actors.len() as u64;
+        Ok(ActorList {
+            actors,
+            summary: ActorListSummary {
+                total,
+                built_in: total - custom,
+                custom,
+                broken,
+            },
+        })
+    }
+}
+
+/// The response of `registry/actor/show`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ShownActor {
+    pub actor_details: ActorDetails,
+    pub options: ActorOptions,
+    pub graph_structure: GraphStructure,
+    pub tools: Vec<String>,
+    pub skills: Vec<String>,
+    pub mcp_servers: Vec<String>,
+    pub access: ActorAccess,
+    pub usage: ActorUsage,
+    pub warnings: Vec<String>,
+}
+
+/// The definition of an actor.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActorDetails {
+    pub name: String,
+    pub description: String,
+    /// `null` unless it has exactly one model, as is `model`.
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub models: Vec<String>,
+    /// Whether it runs when no actor is named.
+    pub default: bool,
+    /// Whether it comes with the program or with a model.
+    pub builtin: bool,
+    #[serde(rename = "unsafe")]
+    pub is_unsafe: bool,
+    #[serde(rename = "type")]
+    pub kind: ActorKind,
+    /// The agent on another machine that it represents.
+    pub agent: Option<RemoteAgentInfo>,
+    pub role: Option<Role>,
+    /// The version that the definition names.
+    pub version: Option<String>,
+    pub created: Option<Timestamp>,
+    pub updated: Option<Timestamp>,
+    /// The file it was read from.
+    pub config: Option<String>,
+    /// SHA-256 of its definition.
+    pub config_hash: String,
+    /// The version of the format of definitions.
+    pub schema_version: String,
+}
+
+/// An agent on another machine.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RemoteAgentInfo {
+    pub url: String,
+    /// The environment variable that holds the token.
+    pub token_env: Option<String>,
+    pub timeout_seconds: Option<f64>,
+}
+
+/// Options of the first agent of an actor.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActorOptions {
+    pub temperature: Option<f64>,
+    pub max_tokens: Option<u32>,
+    pub top_p: Option<Value>,
+}
+
+/// The graph of an actor.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct GraphStructure {
+    pub nodes: u64,
+    pub edges: u64,
+    /// The node that runs first.
+    pub entry: String,
+    /// The nodes after which the actor ends.
+    pub exit: Vec<String>,
+    pub node_list: Vec<GraphNode>,
+}
+
+/// A node of a graph.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct GraphNode {
+    pub id: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The nodes that may run after it.
+    #[serde(default)]
+    pub next: Vec<String>,
+}
+
+/// The resources that an actor can access.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActorAccess {
+    #[serde(rename = "unsafe")]
+    pub is_unsafe: bool,
+    /// `sandbox, writing` or `sandbox, reading`.
+    pub filesystem: String,
+    pub network: String,
+}
+
+/// The usage of an actor, as far as the caller may see it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActorUsage {
+    pub referenced_by_actors: Vec<String>,
+    pub active_in_sessions: u64,
+    pub total_runs: u64,
+    pub total_cost_usd: f64,
+    /// `null` when it never ran.
+    pub avg_cost_per_run: Option<f64>,
+}
+
+impl ActorDetails {
+    fn new(found: &FoundActor, is_default: bool) -> Self {
+        let (actor, stored) = (&found.actor, found.stored.as_ref());
+        let models = models_of(actor);
+        let (provider, model) = only_model(&models);
+        Self {
+            name: actor.name.clone(),
+            description: actor.description.clone(),
+            provider,
+            model,
+            models,
+            default: is_default,
+            builtin: stored.is_none(),
+            is_unsafe: actor.is_unsafe,
+            kind: actor.kind,
+            agent: remote_agent(actor).map(|remote| RemoteAgentInfo {
+                url: remote.url.clone(),
+                token_env: remote.token_variable.clone(),
+                timeout_seconds: remote.timeout.map(|timeout| timeout.as_secs_f64()),
+            }),
+            role: actor.role,
+            version: actor.version.clone(),
+            created: stored.map(|stored| stored.created_at),
+            updated: stored.map(|stored| stored.updated_at),
+            config: stored.map(|stored| stored.source.clone()),
+            config_hash: found.hash.clone(),
+            schema_version: SCHEMA_VERSION.to_owned(),
+        }
+    }
+}
+
+impl From<&Actor> for ActorOptions {
+    fn from(actor: &Actor) -> Self {
+        let agents = agents_of(actor);
+        let first = agents.first();
+        Self {
+            temperature: first.and_then(|agent| agent.temperature),
+            max_tokens: first.and_then(|agent| agent.max_output_tokens),
+            top_p: first.and_then(|agent| agent.options.get("top_p").cloned()),
+        }
+    }
+}
+
+impl From<&Actor> for GraphStructure {
+    fn from(actor: &Actor) -> Self {
+        let nodes = &actor.graph.nodes;
+        let id = |place: usize| (*nodes[place].id).to_owned();
+        let exits = nodes.iter().filter(|node| node.is_exit);
+        Self {
+            nodes: nodes.len() as u64,
+            edges: nodes.iter().map(|node| node.edges.len() as u64).sum(),
+            entry: id(actor.graph.entry.0 as usize),
+            exit: exits.map(|node| (*node.id).to_owned()).collect(),
+            node_list: nodes
+                .iter()
+                .map(|node| GraphNode {
+                    id: (*node.id).to_owned(),
+                    kind: node_kind(&node.kind).to_owned(),
+                    next: node
+                        .edges
+                        .iter()
+                        .map(|edge| id(edge.target.0 as usize))
+                        .collect(),
+                })
+                .collect(),
+        }
+    }
+}
+
+const fn node_kind(kind: &NodeKind) -> &'static str {
+    match kind {
+        NodeKind::Agent(_) => "agent",
+        NodeKind::Tool(_) => "tool",
+        NodeKind::Conditional(_) => "conditional",
+        NodeKind::Subgraph(_) => "subgraph",
+        NodeKind::Router(_) => "message_router",
+        NodeKind::Function(_) => "function",
+        NodeKind::Map(_) => "map",
+        NodeKind::Parallel(_) => "parallel",
+    }
+}
+
+/// The tools that the agents and tool nodes of an actor name.
+fn tools_of(actor: &Actor) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for_each_node(actor, &mut |kind| match kind {
+        NodeKind::Agent(node) => names.extend(node.agent.tools.iter().cloned()),
+        NodeKind::Tool(node) => names.extend(node.calls.iter().map(|call| call.tool.clone())),
+        _ => {}
+    });
+    sorted(names)
+}
+
+fn names_of(actor: &Actor, names: impl Fn(&Agent) -> &Vec<String>) -> Vec<String> {
+    let agents = agents_of(actor);
+    let all = agents.iter().flat_map(|agent| names(agent).iter().cloned());
+    sorted(all.collect())
+}
+
+fn usage_of(
+    context: &OperationContext,
+    found: &FoundActor,
+    world: ActorWorld<'_>,
+) -> Result<ActorUsage, OperationError> {
+    let (actors, name) = (context.actors(), &found.actor.name);
+    let (runs, cost) = actors.totals(name, &context.visible(Scope::Registry))?;
+    let mut referring = if found.stored.is_some() {
+        actors.referring(name, world)?
+    } else {
+        Vec::new()
+    };
+    referring.retain(|other| context.may_read(Scope::Registry, other));
+    let sessions = match name.parse() {
+        Ok(name) => {
+            let filter = SessionFilter {
+                actor: Some(name),
+                limit: Some(1),
+                visible: context.visible(Scope::Sessions),
+                ..SessionFilter::default()
+            };
+            context.sessions().list(&filter)?.0.matching
+        }
+        Err(_) => 0,
+    };
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "there are far fewer than 2^53 runs"
+    )]
+    let average = (runs > 0).then(|| cost.as_usd() / runs as f64);
+    Ok(ActorUsage {
+        referenced_by_actors: referring,
+        active_in_sessions: sessions,
+        total_runs: runs,
+        total_cost_usd: cost.as_usd(),
+        avg_cost_per_run: average,
+    })
+}
+
+show_request! {
+    /// Shows an actor: its models, tools and graph, and its usage.
+    ShowActor("registry/actor/show", "Show an actor and its usage") -> ShownActor;
+    run: show;
+}
+
+fn show(context: &OperationContext, name: &str) -> Result<ShownActor, OperationError> {
+    let toolset = context.toolset()?;
+    let world = toolset.actor_world();
+    let found = context.actors().find(name, world)?;
+    let actor = &found.actor;
+    let tools = tools_of(actor);
+    let writes = tools
+        .iter()
+        .filter_map(|tool| toolset.registry().get(tool).ok())
+        .any(|spec| spec.capability.is_writing());
+    let filesystem = if writes {
+        "sandbox, writing"
+    } else {
+        "sandbox, reading"
+    };
+    let is_default = context.default_actor() == Some(actor.name.as_str());
+    Ok(ShownActor {
+        actor_details: ActorDetails::new(&found, is_default),
+        options: ActorOptions::from(&**actor),
+        graph_structure: GraphStructure::from(&**actor),
+        tools,
+        skills: names_of(actor, |agent| &agent.skills),
+        mcp_servers: names_of(actor, |agent| &agent.mcp_servers),
+        access: ActorAccess {
+            is_unsafe: actor.is_unsafe,
+            filesystem: filesystem.to_owned(),
+            network: "restricted".to_owned(),
+        },
+        usage: usage_of(context, &found, world)?,
+        warnings: actor.warnings.clone(),
+    })
+}
+
+/// The format of a drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DrawingFormat {
+    #[default]
+    Text,
+    Mermaid,
+    Dot,
+    Svg,
+}
+
+impl DrawingFormat {
+    /// Draws the graph of an actor.
+    pub fn draw(self, actor: &Actor) -> String {
+        match self {
+            Self::Text => draw::text(actor),
+            Self::Mermaid => draw::mermaid(&draw::diagram(actor)),
+            Self::Dot => draw::dot(&draw::diagram(actor)),
+            Self::Svg => draw::svg(&draw::diagram(actor)),
+        }
+    }
+}
+
+/// Draws the graph of an actor.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrawActor {
+    pub name: String,
+    #[serde(default)]
+    pub drawing: DrawingFormat,
+}
+
+/// The response of `registry/actor/graph`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ActorDrawing {
+    pub actor: String,
+    pub drawing: String,
+}
+
+impl Operation for DrawActor {
+    const NAME: &'static str = "registry/actor/graph";
+    const SUMMARY: &'static str = "Draw the graph of an actor";
+    const REQUIREMENT: Requirement = Requirement::registry(Permission::Read);
+    type Response = ActorDrawing;
+
+    fn resolve(&mut self, resolver: &mut Resolver<'_>) -> Result<(), OperationError> {
+        resolver.name(&mut self.name, NamedKind::Definition)
+    }
+
+    fn run(self, context: &OperationContext) -> Result<ActorDrawing, OperationError> {
+        let toolset = context.toolset()?;
+        let found = context.actors().find(&self.name, toolset.actor_world())?;
+        Ok(ActorDrawing {
+            actor: found.actor.name.clone(),
+            drawing: self.drawing.draw(&found.actor),
+        })
+    }
+}
+
+remove_request! {
+    /// Removes a registered actor that no other actor, no active plan and no configuration key names.
+    RemoveActor("registry/actor/remove", "Remove a registered actor");
+    run: remove;
+}
+
+fn remove(
+    context: &OperationContext,
+    name: &str,
+    yes: bool,
+) -> Result<RemovedDefinition, OperationError> {
+    let (actors, toolset) = (context.actors(), context.toolset()?);
+    remove_confirmed(&actors, toolset.actor_world(), name, yes, |found| {
+        let Some(key) = context.key_of_actor(&found.name) else {
+            return Ok(());
+        };
+        let error = named_by_configuration::<Arc<Actor>>(&found.name, key);
+        Err(OperationError::from(error).with_hint(hint!(
+            "choose another with {}, or {}",
+            suggest::actor_set_default(Placeholder("NAME")),
+            suggest::config_unset(key)
+        )))
+    })
+}

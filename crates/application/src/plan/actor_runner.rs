@@ -1,0 +1,404 @@
+//! [`PlanActorRunner`]: runs actors and single tool calls for a plan.
+//!
+//! The id of a run is derived from the plan and the key of the task. So a process that continues a
+//! plan resumes the runs of the process before it, and takes the results of those that are
+//! complete.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cleveragents_actors::ports::FailureKind;
+use cleveragents_actors::{Actor, RunError};
+use cleveragents_domain::{
+    AutomationGate, Code, Diagnose as _, MicroUsd, Plan, PlanPhase, Run, RunId, RunState, StepCall,
+    StepKind, Waiting,
+};
+use cleveragents_process::Cancel;
+use cleveragents_sandbox::Source;
+use cleveragents_store::{Error, plans};
+use cleveragents_tools::ports::Approver;
+use cleveragents_tools::{Phase, PlanMode};
+use serde_json::{Map, Value, json};
+
+use super::approver::{AnsweredBy, PlanApprover};
+use super::built_in::{ESTIMATOR, EXECUTOR, REVIEWER, RolePrompts, STRATEGIST, in_plan};
+use super::call_actor::tool_call_actor;
+use super::error::PlanError;
+use super::gates::AutomationGates;
+use super::prompt::{plan_instructions, task_instructions};
+use super::report::report_tools;
+use super::requirements::{PlanRequirements, profile_safety};
+use crate::actor::Bundle;
+use crate::observer::Observer;
+use crate::run::{RunService, RunServiceError, RunStart, UnknownOutcome};
+use crate::runtime::{
+    AgentRequest, AgentRuntime, EffectiveSafety, ToolRequirements, find_safety_profile,
+};
+use crate::tool::SandboxWorkspace;
+use crate::turn::ReportTools;
+
+/// Why a run stopped before its result.
+pub(super) enum RunStop {
+    /// The user has to approve or answer something.
+    NeedsInput(Box<Waiting>),
+    /// The plan was cancelled or interrupted.
+    Cancelled,
+    /// The run failed.
+    Failed {
+        message: String,
+        /// The error code of the cause.
+        code: Code,
+        /// Whether a retry may succeed.
+        is_transient: bool,
+    },
+}
+
+/// A task for an actor of a plan.
+pub(super) struct ActorTask<'t> {
+    /// Identifies the run within the plan.
+    pub(super) key: &'t str,
+    pub(super) performer: Performer<'t>,
+    /// The input of the run; none when empty.
+    pub(super) prompt: String,
+    /// The kind of step, which decides what tools may do.
+    pub(super) phase: PlanPhase,
+    pub(super) workspace: Option<&'t SandboxWorkspace>,
+    /// The run whose conversation is continued.
+    pub(super) carried: Option<RunId>,
+}
+
+/// What runs a task.
+pub(super) enum Performer<'t> {
+    /// An actor or a model, for a kind of step.
+    Actor(&'t str, StepKind),
+    /// A single tool call, without an actor.
+    ToolCall(&'t StepCall),
+}
+
+/// The actor of a run, its files and their hash.
+struct ResolvedActor {
+    actor: Arc<Actor>,
+    definitions: Value,
+    hash: String,
+}
+
+/// Runs the actors of a plan.
+pub(super) struct PlanActorRunner<'a> {
+    pub(super) runs: &'a RunService,
+    pub(super) runtime: &'a AgentRuntime,
+    pub(super) requirements: &'a PlanRequirements,
+    pub(super) gates: &'a AutomationGates,
+    pub(super) approver: &'a dyn Approver,
+    pub(super) observer: &'a dyn Observer,
+    pub(super) cancel: &'a Cancel,
+    pub(super) unknown_outcome: UnknownOutcome,
+}
+
+impl PlanActorRunner<'_> {
+    /// Runs a task, or takes the result of a run that is complete. Returns the answer of the actor.
+    pub(super) fn run(
+        &self,
+        plan: &Plan,
+        task: &ActorTask<'_>,
+    ) -> Result<Result<Value, RunStop>, PlanError> {
+        let id = plan.id.run(task.key);
+        let known = self.stored_run(id)?;
+        if let Some(run) = &known
+            && run.state == RunState::Complete
+        {
+            return Ok(Ok(run
+                .result
+                .as_ref()
+                .map_or(Value::Null, |result| result["output"].clone())));
+        }
+        let is_resumed = known.is_some();
+        // A resumed run continues the conversation that it started with.
+        let carried = match &known {
+            Some(run) => serde_json::from_value(run.options["carried"].clone()).unwrap_or_default(),
+            None => task.carried,
+        };
+        let resolved = self.resolve_actor(task, is_resumed.then_some(id))?;
+        let role = match task.performer {
+            Performer::Actor(_, kind) => {
+                built_in_role(kind).filter(|role| resolved.actor.name == *role)
+            }
+            Performer::ToolCall(_) => None,
+        };
+        let approver = PlanApprover::new(
+            self.gates.store.clone(),
+            plan.id,
+            self.approver,
+            self.answered_by(plan, task.phase)?,
+        );
+        let request = AgentRequest {
+            actor: &resolved.actor,
+            budget_name: format!("plan {}", plan.id),
+            cost_limits: vec![plan.made_with.max_cost_micro_usd.map(MicroUsd)],
+            plan: Some(plan.id),
+            requirements: ToolRequirements::default(),
+            extra_tools: &[],
+            workspace: task.workspace,
+            mode: plan_mode(plan, task),
+            safety: self.safety(plan)?,
+            rules: &[],
+            instructions: self.instructions(plan, task, role)?,
+            reports: match task.performer {
+                Performer::Actor(_, kind) if role.is_some() => report_tools(kind),
+                _ => ReportTools::default(),
+            },
+            carried,
+            temperature: None,
+            approver: &approver,
+            observer: self.observer,
+            cancel: self.cancel,
+            unknown_outcome: self.unknown_outcome,
+        };
+        let run = || {
+            self.runtime.run(&request, |context| {
+                if is_resumed {
+                    return self.runs.resume(id, &resolved.actor, context);
+                }
+                let mut input = Map::new();
+                if !task.prompt.is_empty() {
+                    input.insert("input".to_owned(), task.prompt.clone().into());
+                }
+                let start = RunStart {
+                    id,
+                    namespace: plans::belongs_to(plan).to_owned(),
+                    actor: Arc::clone(&resolved.actor),
+                    actor_hash: resolved.hash.clone(),
+                    definitions: resolved.definitions.clone(),
+                    input,
+                    context: Map::new(),
+                    options: json!({"plan": plan.id, "carried": carried}),
+                };
+                self.runs.start(&start, context)
+            })
+        };
+        let outcome = match task.workspace.filter(|_| request.mode.is_trial()) {
+            // Changes that commands make are rolled back: now, or by the next process that opens
+            // the sandbox.
+            Some(workspace) => match workspace.without_trace(run) {
+                Ok((outcome, _rolled_back)) => outcome,
+                Err(_) if self.cancel.is_cancelled() => return Ok(Err(RunStop::Cancelled)),
+                Err(error) => return Err(error.into()),
+            },
+            None => run(),
+        };
+        match outcome.map_err(PlanError::from_service)? {
+            Ok(report) => Ok(Ok(report.outcome.output)),
+            Err(RunServiceError::Stopped(stopped)) => {
+                Ok(Err(stop_of(&stopped.why, approver.unanswered())))
+            }
+            Err(RunServiceError::Busy { owner, .. }) => Err(PlanError::Busy {
+                plan: plan.id,
+                owner,
+            }),
+            Err(error) => Err(PlanError::from_service(error)),
+        }
+    }
+
+    fn stored_run(&self, id: RunId) -> Result<Option<Run>, PlanError> {
+        match self.runs.get(id) {
+            Ok(run) => Ok(Some(run)),
+            Err(RunServiceError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(PlanError::from_service(error)),
+        }
+    }
+
+    /// Whether the run of a task is complete.
+    pub(super) fn is_complete(&self, plan: &Plan, key: &str) -> Result<bool, PlanError> {
+        let known = self.stored_run(plan.id.run(key))?;
+        Ok(known.is_some_and(|run| run.state == RunState::Complete))
+    }
+
+    /// The instructions of the built-in actors, with the overrides of the plan's projects and of
+    /// the home folder.
+    pub(super) fn prompts(&self, plan: &Plan) -> RolePrompts {
+        // A deleted project has no instructions; the phase itself reports that it is missing.
+        let targets = self.requirements.targets(plan).unwrap_or_default();
+        let folders: Vec<&Path> = targets
+            .iter()
+            .filter(|target| target.source != Source::Postgres)
+            .map(|target| target.location.as_path())
+            .collect();
+        RolePrompts::read(&self.runtime.options().home, &folders)
+    }
+
+    /// Whether an actor is the built-in one for a kind of step, or a model in its place.
+    pub(super) fn is_built_in(&self, actor: &str, kind: StepKind) -> Result<bool, PlanError> {
+        let found = self.runtime.actor(actor).map_err(PlanError::from_service)?;
+        Ok(built_in_role(kind)
+            .is_some_and(|role| found.bundle.files.is_empty() || found.actor.name == role))
+    }
+
+    /// The standing instructions of a task. They are the same bytes for strategist and executor, so that the prompt
+    /// caches of providers stay valid from phase to phase.
+    fn instructions(
+        &self,
+        plan: &Plan,
+        task: &ActorTask<'_>,
+        role: Option<&str>,
+    ) -> Result<Vec<String>, PlanError> {
+        let of_plan = match task.performer {
+            Performer::Actor(_, StepKind::Review) => task_instructions(plan),
+            _ => plan_instructions(plan, &self.requirements.reconciled(plan)?),
+        };
+        let prompt = match role {
+            Some(STRATEGIST | EXECUTOR) => Some("base"),
+            Some(REVIEWER) => Some("reviewer"),
+            Some(ESTIMATOR) => Some("estimator"),
+            _ => None,
+        };
+        let of_role = prompt.map(|name| self.prompts(plan).text(name).to_owned());
+        Ok([of_plan].into_iter().chain(of_role).collect())
+    }
+
+    /// The safety demands of the action and the automation profile of a plan.
+    fn safety(&self, plan: &Plan) -> Result<Vec<EffectiveSafety>, PlanError> {
+        let mut demands = Vec::new();
+        let action = plan.made_with.action.as_ref();
+        if let Some(name) = action.and_then(|action| action.safety_profile.as_deref()) {
+            let folder = &self.runtime.options().working_folder;
+            let safety = find_safety_profile(name, folder, "").map_err(PlanError::from_service)?;
+            demands.push(EffectiveSafety::new(safety.profile, safety.guards));
+        }
+        let (profile, guards) = profile_safety(plan)?;
+        demands.push(EffectiveSafety::new(profile, guards));
+        Ok(demands)
+    }
+
+    /// Chooses who answers the questions of actors in a phase, by the gates of the plan's profile.
+    fn answered_by(&self, plan: &Plan, phase: PlanPhase) -> Result<AnsweredBy, PlanError> {
+        let thresholds = &plan.made_with.profile.snapshot.thresholds;
+        let (of_phase, of_other) = match phase {
+            PlanPhase::Strategize => (
+                AutomationGate::StrategyDecision,
+                AutomationGate::ExecutionDecision,
+            ),
+            _ => (
+                AutomationGate::ExecutionDecision,
+                AutomationGate::StrategyDecision,
+            ),
+        };
+        let threshold = thresholds.threshold(of_phase);
+        let is_automated =
+            threshold <= 0.0 || (threshold < 1.0 && self.gates.confidence(plan)?.passes(threshold));
+        Ok(if !is_automated {
+            AnsweredBy::User
+        } else if threshold <= 0.0 && thresholds.threshold(of_other) <= 0.0 {
+            AnsweredBy::Actor
+        } else {
+            AnsweredBy::UserOrActor
+        })
+    }
+
+    /// The actor of a task. A resumed run keeps the files it started with.
+    fn resolve_actor(
+        &self,
+        task: &ActorTask<'_>,
+        resumed: Option<RunId>,
+    ) -> Result<ResolvedActor, PlanError> {
+        let (name, kind) = match task.performer {
+            Performer::ToolCall(call) => {
+                return Ok(ResolvedActor {
+                    actor: Arc::new(tool_call_actor(call)),
+                    definitions: json!({"call": call}),
+                    hash: String::new(),
+                });
+            }
+            Performer::Actor(name, kind) => (name, kind),
+        };
+        if let Some(run) = resumed {
+            let files = self
+                .runs
+                .definitions(run)
+                .map_err(PlanError::from_service)?;
+            let bundle: Bundle = serde_json::from_value(files)
+                .map_err(|error| Error::stored("the files of a run", error.to_string()))?;
+            return Ok(ResolvedActor {
+                actor: self
+                    .runtime
+                    .bundled_actor(&bundle)
+                    .map_err(PlanError::from_service)?,
+                definitions: Value::Null,
+                hash: String::new(),
+            });
+        }
+        let found = self.runtime.actor(name).map_err(PlanError::from_service)?;
+        match built_in_role(kind) {
+            Some(role) if found.bundle.files.is_empty() => self.role_actor(role, Some(name)),
+            Some(role) if found.actor.name == role => self.role_actor(role, None),
+            _ => Ok(ResolvedActor {
+                actor: found.actor,
+                definitions: json!(found.bundle),
+                hash: found.hash,
+            }),
+        }
+    }
+
+    /// The built-in actor for a role, with another model if one is given. The plan supplies its
+    /// instructions.
+    fn role_actor(&self, role: &str, model: Option<&str>) -> Result<ResolvedActor, PlanError> {
+        let own = self.runtime.actor(role).map_err(PlanError::from_service)?;
+        let mut bundle = own.bundle;
+        if let Some(file) = bundle.files.get_mut(role) {
+            file.text = in_plan(&file.text, role, model)
+                .map_err(|error| Error::stored("a built-in actor", error.to_string()))?;
+        }
+        Ok(ResolvedActor {
+            actor: self
+                .runtime
+                .bundled_actor(&bundle)
+                .map_err(PlanError::from_service)?,
+            definitions: json!(bundle),
+            hash: own.hash,
+        })
+    }
+}
+
+/// The built-in actor for a kind of step.
+const fn built_in_role(kind: StepKind) -> Option<&'static str> {
+    match kind {
+        StepKind::Strategize => Some(STRATEGIST),
+        StepKind::Estimate => Some(ESTIMATOR),
+        StepKind::Review => Some(REVIEWER),
+        StepKind::Step | StepKind::Fix | StepKind::Guidance => Some(EXECUTOR),
+        StepKind::CheckInvariants => None,
+    }
+}
+
+/// Permissions of the tools of a task. Actors of the strategize phase, and those of read-only plans, may run commands:
+/// their changes are rolled back.
+fn plan_mode(plan: &Plan, task: &ActorTask<'_>) -> PlanMode {
+    let is_actor = matches!(task.performer, Performer::Actor(..));
+    let is_read_only = plan.made_with.read_only;
+    match task.phase {
+        PlanPhase::Strategize if is_actor => PlanMode::Trial(Phase::Strategize),
+        PlanPhase::Execute if is_actor && is_read_only => PlanMode::Trial(Phase::Execute),
+        _ if is_read_only => PlanMode::ReadOnly,
+        PlanPhase::Strategize => PlanMode::Normal(Phase::Strategize),
+        PlanPhase::Execute => PlanMode::Normal(Phase::Execute),
+        PlanPhase::Apply => PlanMode::Normal(Phase::Apply),
+    }
+}
+
+fn stop_of(why: &RunError, unanswered: Option<Waiting>) -> RunStop {
+    match why {
+        RunError::Cancelled => RunStop::Cancelled,
+        RunError::HumanNeeded { message, .. } => {
+            let waiting = unanswered.unwrap_or(Waiting::Guidance {
+                reason: message.clone(),
+            });
+            RunStop::NeedsInput(Box::new(waiting))
+        }
+        other => RunStop::Failed {
+            message: other.to_string(),
+            code: other.code(),
+            is_transient: match other {
+                RunError::Node { failure, .. } => failure.kind == FailureKind::Timeout,
+                _ => false,
+            },
+        },
+    }
+}

@@ -1,0 +1,305 @@
+//! [`ApplyPhase`]: applies the result of a plan to the real resources atomically.
+
+mod preconditions;
+
+use std::time::Duration;
+
+use cleveragents_domain::{
+    AutomationGate, Code, Diagnose as _, FailureCategory, GateAction, Plan, PlanStage,
+    SandboxState, StageTransition,
+};
+use cleveragents_store::plans::{self, TransitionDetails};
+use serde_json::{Value, json};
+
+use super::error::PlanError;
+use super::failure::{FailureFacts, PhaseFailure, Recovery};
+use super::gates::AutomationGates;
+use super::plan_store::PlanStore;
+use super::policy::SandboxCleanup;
+use super::progress::PlanProgress;
+use super::query::{PlanChanges, counted, is_folder};
+use super::requirements::PlanRequirements;
+use super::service::{DriveOptions, already_finished};
+use super::validate::path_violation;
+use super::workspace::PlanWorkspaces;
+use crate::lease::HeldLease;
+use crate::sandbox::{ApplyRequest, OpenSandbox, SandboxDiff, SandboxError, SandboxService};
+
+use preconditions::{ApplyPreconditions, unmet_checks};
+
+/// The pause before a temporarily refused apply is retried.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The result of one attempt to apply.
+enum ApplyAttempt {
+    /// The plan is applied, or returned to execution.
+    Done(Box<Plan>),
+    /// Another plan is applied to the same resources, or the preconditions changed.
+    Retry(Box<Plan>),
+}
+
+impl ApplyAttempt {
+    fn done(plan: Plan) -> Self {
+        Self::Done(Box::new(plan))
+    }
+}
+
+/// The last phase of a plan.
+pub(super) struct ApplyPhase<'a> {
+    pub(super) requirements: &'a PlanRequirements,
+    pub(super) workspaces: &'a PlanWorkspaces,
+    pub(super) gates: &'a AutomationGates,
+    pub(super) progress: &'a PlanProgress<'a>,
+    pub(super) options: &'a DriveOptions,
+}
+
+impl ApplyPhase<'_> {
+    /// Applies a plan. Returns it when it is applied, or when it returned to execution.
+    pub(super) fn run(&self, plan: Plan) -> Result<Plan, PlanError> {
+        let Some(sandbox) = plan.sandbox.clone() else {
+            return Err(PlanError::NotFound(plan.id));
+        };
+        if plan.stage == PlanStage::ApplyProcessing
+            && let Some(applied) = self.recovered(&plan, &sandbox)?
+        {
+            return Ok(applied);
+        }
+        self.requirements.check_invariants(&plan)?;
+        let mut plan = plan;
+        loop {
+            plan = match self.attempt(plan, &sandbox)? {
+                ApplyAttempt::Done(applied) => return Ok(*applied),
+                ApplyAttempt::Retry(plan) => *plan,
+            };
+            if self.progress.cancel.is_cancelled() {
+                return Err(self.progress.stopped(&plan)?);
+            }
+            std::thread::sleep(RETRY_PAUSE);
+        }
+    }
+
+    /// The plan, if an interrupted apply turns out to be complete.
+    fn recovered(&self, plan: &Plan, sandbox: &str) -> Result<Option<Plan>, PlanError> {
+        let (store, lease) = (self.progress.store, self.progress.lease);
+        let recovered = recover_apply(store, &self.workspaces.sandboxes, plan, sandbox, lease)?;
+        let is_applied = recovered.stage == PlanStage::ApplyApplied;
+        if is_applied {
+            self.progress.observer.stage_changed(&recovered);
+        }
+        Ok(is_applied.then_some(recovered))
+    }
+
+    fn attempt(&self, plan: Plan, sandbox: &str) -> Result<ApplyAttempt, PlanError> {
+        let sandboxes = &self.workspaces.sandboxes;
+        let mut open = match sandboxes.open(sandbox) {
+            Ok(open) => open,
+            Err(error @ (SandboxError::NotFound(_) | SandboxError::NotReady { .. })) => {
+                return self.unusable_sandbox(plan, sandbox, &error);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // Read before any check: changes after this point are detected when the apply starts.
+        let store = self.progress.store;
+        let preconditions = ApplyPreconditions::read(store, self.requirements, &plan)?;
+        let diff = sandboxes.diff(&mut open)?;
+        let changed = changed_files(&diff);
+        let mut reasons = unmet_checks(store, self.requirements, sandboxes, &plan, &open)?;
+        let violation = path_violation(&self.requirements.reconciled(&plan)?, &changed);
+        // The execution validates again and fixes failed checks; a forbidden path stays forbidden.
+        let is_reworkable = violation.is_none();
+        reasons.extend(violation);
+        if !reasons.is_empty() {
+            return self
+                .constrain(&plan, reasons, is_reworkable)
+                .map(ApplyAttempt::done);
+        }
+        if changed.is_empty() && !self.options.allow_empty && !plan.made_with.read_only {
+            return Err(PlanError::NothingToApply(plan.id));
+        }
+        let counts = counted(&open.view, &diff).map_err(PlanError::from_service)?;
+        let plan = if plan.stage == PlanStage::ApplyProcessing {
+            plan
+        } else {
+            match preconditions.start_apply(store, &plan, self.progress.lease)? {
+                Some(started) => started,
+                None => return Ok(ApplyAttempt::Retry(Box::new(plan))),
+            }
+        };
+        self.progress.observer.stage_changed(&plan);
+        self.apply(plan, open, &changed, &counts)
+    }
+
+    /// Fails the phase because its sandbox cannot be opened, unless an earlier attempt applied it.
+    fn unusable_sandbox(
+        &self,
+        plan: Plan,
+        sandbox: &str,
+        error: &SandboxError,
+    ) -> Result<ApplyAttempt, PlanError> {
+        let plan = if plan.stage == PlanStage::ApplyProcessing {
+            plan
+        } else {
+            let details = TransitionDetails::default();
+            self.progress
+                .advance(&plan, StageTransition::StartApply, details)?
+        };
+        if let Ok(Some(applied)) = self.recovered(&plan, sandbox) {
+            return Ok(ApplyAttempt::done(applied));
+        }
+        let message = format!("its sandbox cannot be used: {error}");
+        let failure = PhaseFailure::new(FailureCategory::Resource, message);
+        self.progress
+            .fail(&plan, StageTransition::FailApply, failure)
+    }
+
+    /// Applies the changes of the sandbox, and completes the plan.
+    fn apply(
+        &self,
+        plan: Plan,
+        open: OpenSandbox,
+        changed: &[String],
+        counts: &PlanChanges,
+    ) -> Result<ApplyAttempt, PlanError> {
+        let message = self.options.message.clone();
+        let request = ApplyRequest {
+            landing: self.options.landing,
+            message: Some(message.unwrap_or_else(|| commit_message(&plan))),
+            keeps_files: self.workspaces.policy.cleanup == SandboxCleanup::Manual,
+        };
+        let applied = match self.workspaces.sandboxes.apply(open, &request) {
+            Ok(applied) => applied,
+            Err(error) if error.is_held() => return Ok(ApplyAttempt::Retry(Box::new(plan))),
+            Err(error) => return self.fail_apply(&plan, error).map(ApplyAttempt::done),
+        };
+        let report = json!({
+            "parts": applied.parts, "changed": changed,
+            "insertions": counts.insertions(), "deletions": counts.deletions(),
+        });
+        let details = TransitionDetails {
+            report: Some(report),
+            clears_error: true,
+            ..TransitionDetails::default()
+        };
+        self.progress
+            .advance(&plan, StageTransition::CompleteApply, details)
+            .map(ApplyAttempt::done)
+    }
+
+    /// Stores why a plan may not be applied. Returns the plan if it returns to execution, otherwise
+    /// the error.
+    fn constrain(
+        &self,
+        plan: &Plan,
+        reasons: Vec<String>,
+        is_reworkable: bool,
+    ) -> Result<Plan, PlanError> {
+        let failure = PhaseFailure::new(FailureCategory::Validation, reasons.join("; "));
+        let recovery = Recovery::of_constraint(plan);
+        let details = TransitionDetails {
+            error: Some(failure.document(plan.stage.phase(), &recovery)),
+            ..TransitionDetails::default()
+        };
+        let constrained = self
+            .progress
+            .advance(plan, StageTransition::Constrain, details)?;
+        let (gate, opens) = (AutomationGate::ReturnToExecution, GateAction::Execute);
+        if is_reworkable && self.gates.check(&constrained, gate, opens)?.is_open() {
+            self.progress.observer.note(
+                "the apply is refused; the plan returns to execution to validate the result again",
+            );
+            let details = TransitionDetails {
+                clears_error: true,
+                reason: Some(format!("it could not be applied: {}", reasons.join("; "))),
+                ..TransitionDetails::default()
+            };
+            return self
+                .progress
+                .advance(&constrained, StageTransition::Rework, details);
+        }
+        Err(PlanError::Constrained {
+            plan: plan.id,
+            reasons,
+        })
+    }
+
+    /// Fails the phase for an error of the sandbox. Nothing was applied.
+    fn fail_apply(&self, plan: &Plan, error: SandboxError) -> Result<Plan, PlanError> {
+        let category = match error.code() {
+            Code::ApplyConflict => FailureCategory::MergeConflict,
+            _ => FailureCategory::Resource,
+        };
+        let facts = FailureFacts {
+            code: Some(error.code().as_str()),
+            details: Some(error.details()).filter(|details| !details.is_null()),
+            ..FailureFacts::default()
+        };
+        let failure = PhaseFailure::new(category, error.to_string()).with_facts(facts);
+        match self
+            .progress
+            .fail(plan, StageTransition::FailApply, failure)
+        {
+            // The error of the sandbox names the paths and both sides.
+            Err(PlanError::Failed { .. }) => Err(error.into()),
+            other => other,
+        }
+    }
+}
+
+/// Finishes an apply that was interrupted. Returns the plan, which is applied when the sandbox is; otherwise nothing was
+/// applied and the plan is unchanged.
+pub(super) fn recover_apply(
+    store: &PlanStore,
+    sandboxes: &SandboxService,
+    plan: &Plan,
+    sandbox: &str,
+    lease: &HeldLease,
+) -> Result<Plan, PlanError> {
+    let id = plan.id;
+    let view = match sandboxes.open(sandbox) {
+        Ok(open) => open.view,
+        Err(_) => sandboxes.find(sandbox)?,
+    };
+    if view.sandbox.state != SandboxState::Applied {
+        return store.get(id);
+    }
+    let report = view
+        .sandbox
+        .result
+        .as_deref()
+        .map(serde_json::from_str::<Value>);
+    let report = report.and_then(Result::ok).unwrap_or_default();
+    let details = TransitionDetails {
+        report: Some(json!({"parts": report["parts"], "recovered": true})),
+        ..TransitionDetails::default()
+    };
+    let completed = store.write_leased(lease, move |unit| {
+        let transition = StageTransition::CompleteApply;
+        Ok(plans::advance(unit, id, transition, &details)?)
+    })?;
+    completed.ok_or_else(|| already_finished(plan))
+}
+
+/// The changed files with the alias of their project, without folders.
+fn changed_files(diff: &SandboxDiff) -> Vec<String> {
+    diff.parts
+        .iter()
+        .flat_map(|part| {
+            part.changes
+                .iter()
+                .filter(|change| !is_folder(change))
+                .map(move |change| format!("{}/{}", part.member.alias, change.path))
+        })
+        .collect()
+}
+
+/// The default commit message.
+fn commit_message(plan: &Plan) -> String {
+    let first = plan.description.lines().next().unwrap_or_default().trim();
+    let title: String = first.chars().take(72).collect();
+    let title = if title.is_empty() {
+        plan.action.clone()
+    } else {
+        title
+    };
+    format!("{title}\n\nPlan: {}\nAction: {}\n", plan.id, plan.action)
+}

@@ -1,0 +1,232 @@
+//! [`ApplyPreconditions`]: the validations and invariants that a result was validated against,
+//! compared again when the apply starts.
+//!
+//! Validation takes time, and the user may attach validations and add invariants meanwhile. Both
+//! are therefore compared in the transaction that changes the stage.
+
+use cleveragents_domain::{
+    AttachmentId, Plan, PlanId, ProjectId, ResourceId, StageTransition, ValidationMode,
+};
+use cleveragents_store::plans::TransitionDetails;
+use cleveragents_store::{Reader, plans, validations};
+
+use crate::invariant::{EffectiveQuery, InvariantService};
+use crate::lease::HeldLease;
+use crate::plan::error::PlanError;
+use crate::plan::plan_store::PlanStore;
+use crate::plan::requirements::{PlanRequirements, invariant_query};
+use crate::plan::service::already_finished;
+use crate::plan::validate::PlanCheck;
+use crate::sandbox::{OpenSandbox, SandboxService};
+use crate::validation::ValidationService;
+
+/// Reads the validations and invariants of a plan.
+#[derive(Debug, Clone)]
+struct PreconditionQuery {
+    plan: PlanId,
+    projects: Vec<ProjectId>,
+    resources: Vec<ResourceId>,
+    invariants: EffectiveQuery,
+}
+
+/// The validations and invariants of a plan at one moment.
+#[derive(Debug, Clone)]
+pub(super) struct ApplyPreconditions {
+    query: PreconditionQuery,
+    /// Attachments, each with the hash of its definition.
+    validations: Vec<(AttachmentId, String)>,
+    invariants: Vec<String>,
+}
+
+impl ApplyPreconditions {
+    /// The preconditions of a plan now.
+    pub(super) fn read(
+        store: &PlanStore,
+        requirements: &PlanRequirements,
+        plan: &Plan,
+    ) -> Result<Self, PlanError> {
+        let (projects, resources) = requirements.projects_and_resources(plan)?;
+        let query = PreconditionQuery {
+            plan: plan.id,
+            projects,
+            resources,
+            invariants: invariant_query(plan),
+        };
+        store.engine().read(|reader| Self::current(reader, query))
+    }
+
+    fn current(reader: &mut dyn Reader, query: PreconditionQuery) -> Result<Self, PlanError> {
+        let validations =
+            ValidationService::judging(reader, query.plan, &query.projects, &query.resources)
+                .map_err(PlanError::from_service)?;
+        let reconciled = InvariantService::effective_in(reader, &query.invariants)
+            .map_err(PlanError::from_service)?;
+        let invariants = reconciled.effective.into_iter().map(|one| one.text);
+        Ok(Self {
+            query,
+            validations,
+            invariants: invariants.collect(),
+        })
+    }
+
+    fn still_hold(&self, reader: &mut dyn Reader) -> Result<bool, PlanError> {
+        let now = Self::current(reader, self.query.clone())?;
+        Ok(now.validations == self.validations && now.invariants == self.invariants)
+    }
+
+    /// Starts the apply of a plan if its preconditions still hold; `None` when they changed and it has to be
+    /// validated again.
+    pub(super) fn start_apply(
+        &self,
+        store: &PlanStore,
+        plan: &Plan,
+        lease: &HeldLease,
+    ) -> Result<Option<Plan>, PlanError> {
+        let (expected, before) = (self.clone(), plan.clone());
+        store.write_leased(lease, move |unit| {
+            if !expected.still_hold(unit)? {
+                return Ok(None);
+            }
+            let details = TransitionDetails::default();
+            plans::advance(unit, before.id, StageTransition::StartApply, &details)?
+                .map(Some)
+                .ok_or_else(|| already_finished(&before))
+        })
+    }
+}
+
+/// Why the result of a plan may not be applied: required checks that failed, or did not run on the
+/// current content of the sandbox.
+pub(super) fn unmet_checks(
+    store: &PlanStore,
+    requirements: &PlanRequirements,
+    sandboxes: &SandboxService,
+    plan: &Plan,
+    open: &OpenSandbox,
+) -> Result<Vec<String>, PlanError> {
+    let results = store.read(|reader| validations::results(reader, plan.id))?;
+    let is_fresh = |position: u64| -> Result<bool, PlanError> {
+        Ok(sandboxes.net(open, position)?.path_count() == 0)
+    };
+    let mut reasons = Vec::new();
+    for check in PlanCheck::of_plan(requirements, plan)? {
+        if check.mode() != ValidationMode::Required {
+            continue;
+        }
+        let latest = results
+            .iter()
+            .rev()
+            .find(|stored| check.has_result(&stored.result));
+        let name = check.name();
+        match latest {
+            None => reasons.push(format!("`{name}` did not run")),
+            Some(stored) if !stored.result.passed => {
+                reasons.push(format!("`{name}` failed: {}", stored.result.message));
+            }
+            Some(stored) if !is_fresh(stored.result.position)? => reasons.push(format!(
+                "`{name}` did not run on the current content of the sandbox"
+            )),
+            Some(_) => {}
+        }
+    }
+    Ok(reasons)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cleveragents_domain::{LeaseSubject, PlanStage, ProjectRules, Ttl};
+    use cleveragents_store::plans;
+    use cleveragents_testkit::TestDatabase;
+    use cleveragents_testkit::plans::{new_plan, store, write};
+
+    use super::ApplyPreconditions;
+    use crate::invariant::{InvariantService, InvariantTarget, NewInvariant};
+    use crate::lease::LeaseService;
+    use crate::plan::plan_store::PlanStore;
+    use crate::plan::requirements::PlanRequirements;
+    use crate::project::{LinkRequest, NewProject, ProjectService};
+    use crate::resource::{Register, ResourceService};
+    use crate::validation::{AttachRequest, ValidationService};
+
+    #[test]
+    fn a_validation_or_invariant_added_after_validating_prevents_the_apply() {
+        for database in TestDatabase::each() {
+            let engine = database.open();
+            let folder = tempfile::tempdir().expect("a folder");
+            let stored = PlanStore::new(Arc::clone(&engine));
+            let requirements = PlanRequirements::new(&engine, Arc::new(|_| None));
+            let resource = ResourceService::new(Arc::clone(&engine))
+                .ensure_path(folder.path())
+                .expect("a resource");
+            let project = NewProject {
+                name: "local/shop".to_owned(),
+                rules: ProjectRules::default(),
+                links: vec![LinkRequest {
+                    resource: resource.id.to_string(),
+                    alias: None,
+                    read_only: false,
+                }],
+            };
+            ProjectService::new(Arc::clone(&engine))
+                .create(project)
+                .expect("a project");
+            let id = store(&engine, &new_plan("one"));
+            write(&engine, move |unit| {
+                plans::restore_stage(unit, id, PlanStage::ApplyQueued).map(drop)
+            });
+            let lease = LeaseService::new(Arc::clone(&engine))
+                .acquire(LeaseSubject::new("plan", id), Ttl::default())
+                .expect("a lease");
+            let plan = stored.get(id).expect("the plan");
+            let read = |plan| {
+                ApplyPreconditions::read(&stored, &requirements, plan).expect("preconditions")
+            };
+
+            // A validation is attached after the result was validated.
+            let before = read(&plan);
+            let others = ValidationService::new(Arc::clone(&engine));
+            let file = "name: local/late\ndescription: late\ncommand: 'false'\n";
+            others
+                .add(file, "late.yaml", Register::New, &|_| None)
+                .expect("registered");
+            let request = AttachRequest {
+                resource: resource.id.to_string(),
+                validation: "local/late".to_owned(),
+                ..AttachRequest::default()
+            };
+            others.attach(&request, &|_| None).expect("attached");
+            let begun = before.start_apply(&stored, &plan, &lease);
+            assert!(begun.expect("asked").is_none(), "a late validation");
+
+            // The definition of the validation changes.
+            let before = read(&plan);
+            let file = "name: local/late\ndescription: late\ncommand: 'true'\n";
+            others
+                .add(file, "late.yaml", Register::Update, &|_| None)
+                .expect("replaced");
+            let begun = before.start_apply(&stored, &plan, &lease);
+            assert!(begun.expect("asked").is_none(), "another validation");
+
+            // An invariant is added.
+            let before = read(&plan);
+            InvariantService::new(Arc::clone(&engine))
+                .add(NewInvariant {
+                    text: "Never change `api/**`".to_owned(),
+                    targets: vec![InvariantTarget::Global],
+                    non_overridable: false,
+                })
+                .expect("set");
+            let begun = before.start_apply(&stored, &plan, &lease);
+            assert!(begun.expect("asked").is_none(), "a late invariant");
+            let stage = stored.get(id).expect("the plan").stage;
+            assert_eq!(stage, PlanStage::ApplyQueued);
+
+            let before = read(&plan);
+            let begun = before.start_apply(&stored, &plan, &lease);
+            let begun = begun.expect("asked").expect("nothing has changed");
+            assert_eq!(begun.stage, PlanStage::ApplyProcessing);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! [`PlanControl`]: the user's actions on a plan: cancel, answer, guide, edit, revert, limit,
+//! queue.
+
+mod queue;
+
+use std::sync::Arc;
+
+use cleveragents_domain::{
+    AnswerVerdict, DecisionId, DecisionType, EventKind, MicroUsd, NewDecision, NewEvent, Plan,
+    PlanId, PlanStage, PlanStrategy, REVERSION_LIMIT, StageTransition, Waiting, hint, suggest,
+};
+use cleveragents_store::plans::{self, TransitionDetails};
+use cleveragents_store::{UnitOfWork, decisions, plan_steps};
+use serde_json::json;
+
+use super::apply::recover_apply;
+use super::decision::new_decision;
+use super::error::PlanError;
+use super::gates::gate_subject;
+use super::plan_store::PlanStore;
+use super::rollback::PlanRollback;
+use super::service::already_finished;
+use super::snapshot::DecisionSnapshots;
+use super::workspace::PlanWorkspaces;
+use crate::lease::HeldLease;
+
+pub use queue::{PlanQueue, QueueEntry, SERVER_LEASE, ServerClaim};
+
+/// Changes plans for the user. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct PlanControl {
+    pub(super) store: PlanStore,
+    pub(super) rollback: PlanRollback,
+    pub(super) workspaces: PlanWorkspaces,
+    pub(super) snapshots: DecisionSnapshots,
+}
+
+impl PlanControl {
+    /// Cancels a plan: at once when no process runs it, otherwise that process is asked to stop. Returns whether the
+    /// plan is cancelled already.
+    pub(super) fn cancel(&self, id: PlanId, reason: &str) -> Result<bool, PlanError> {
+        let plan = self.store.get(id)?;
+        if plan.stage.is_terminal() {
+            return Err(already_finished(&plan));
+        }
+        let reason = reason.to_owned();
+        match self.store.acquire(id) {
+            Ok(lease) => self.cancel_leased(&plan, reason, &lease).map(|()| true),
+            Err(PlanError::Busy { .. }) => {
+                let is_requested = self
+                    .store
+                    .write(move |unit| Ok(plans::request_cancel(unit, id, &reason)?))?;
+                if is_requested {
+                    Ok(false)
+                } else {
+                    Err(already_finished(&self.store.get(id)?))
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn cancel_leased(
+        &self,
+        plan: &Plan,
+        reason: String,
+        lease: &HeldLease,
+    ) -> Result<(), PlanError> {
+        let id = plan.id;
+        self.rollback.finish_interrupted(id, lease)?;
+        // An interrupted apply is finished first: it may be past the point of no return.
+        if let Some(sandbox) = plan.sandbox.as_deref()
+            && plan.stage == PlanStage::ApplyProcessing
+        {
+            recover_apply(
+                &self.store,
+                &self.workspaces.sandboxes,
+                plan,
+                sandbox,
+                lease,
+            )?;
+        }
+        let details = TransitionDetails {
+            reason: Some(reason),
+            ..TransitionDetails::default()
+        };
+        let cancelled = self.store.write_leased(lease, move |unit| {
+            let transition = StageTransition::Cancel;
+            Ok(plans::advance(unit, id, transition, &details)?)
+        })?;
+        match cancelled {
+            Some(plan) => self.workspaces.clean_up(&plan),
+            None => Err(already_finished(&self.store.get(id)?)),
+        }
+    }
+
+    /// Approves, rejects or answers what a plan waits for.
+    pub(super) fn answer(
+        &self,
+        id: PlanId,
+        is_approved: bool,
+        text: Option<&str>,
+        person: &str,
+    ) -> Result<Plan, PlanError> {
+        let plan = self.store.get(id)?;
+        let Some(waiting) = plan.waiting.clone() else {
+            return Err(PlanError::NotReady {
+                plan: id,
+                stage: plan.stage,
+                reason: "it is not waiting for input".to_owned(),
+                hint: hint!("{} shows its state", suggest::plan_status(id)),
+            });
+        };
+        let subject = match &waiting {
+            Waiting::Gate { gate, .. } => gate_subject(*gate, &plan),
+            Waiting::Call { subject, .. } | Waiting::Question { subject, .. } => subject.clone(),
+            Waiting::UnknownOutcome { .. } | Waiting::Guidance { .. } => {
+                return Err(PlanError::Waits {
+                    plan: id,
+                    waiting: Box::new(waiting),
+                });
+            }
+        };
+        let verdict = match (&waiting, is_approved, text) {
+            (Waiting::Question { .. }, true, None) => {
+                return Err(PlanError::Usage(
+                    "the plan asked a question: give the answer with --answer".to_owned(),
+                ));
+            }
+            (Waiting::Question { .. }, true, Some(_)) => AnswerVerdict::Answered,
+            (_, true, _) => AnswerVerdict::Approved,
+            (_, false, _) => AnswerVerdict::Rejected,
+        };
+        let question = waiting.sentence();
+        let decision = self.user_decision(&plan, &question, verdict.as_str(), text)?;
+        let (text, person) = (text.map(str::to_owned), person.to_owned());
+        self.store.write(move |unit| {
+            // The second of two answers finds no open question.
+            let Some(now) = plans::locked(unit, id)? else {
+                return Ok(());
+            };
+            if now.waiting.as_ref() != Some(&waiting) {
+                return Err(PlanError::NotReady {
+                    plan: id,
+                    stage: now.stage,
+                    reason: "another user has already answered".to_owned(),
+                    hint: hint!("{} shows its state", suggest::plan_status(id)),
+                });
+            }
+            plan_steps::answer(unit, id, &subject, verdict, text.as_deref(), &person)?;
+            if let Some(decision) = &decision {
+                decisions::insert(unit, id, decision)?;
+            }
+            plans::clear_waiting(unit, id)?;
+            Ok(())
+        })?;
+        self.store.get(id)
+    }
+
+    /// The decision that records what the user chose; `None` while the plan has no root decision.
+    fn user_decision(
+        &self,
+        plan: &Plan,
+        question: &str,
+        chosen: &str,
+        reason: Option<&str>,
+    ) -> Result<Option<NewDecision>, PlanError> {
+        let Some(root) = plan.decision_root else {
+            return Ok(None);
+        };
+        Ok(Some(NewDecision {
+            snapshot: self.snapshots.take(plan, None)?,
+            ..new_decision(
+                root,
+                DecisionType::UserIntervention,
+                plan.stage.phase(),
+                question,
+                chosen,
+                reason.unwrap_or_default(),
+            )
+        }))
+    }
+
+    /// Gives a plan guidance for its next step.
+    pub(super) fn prompt(
+        &self,
+        id: PlanId,
+        guidance: &str,
+    ) -> Result<(Plan, NewDecision), PlanError> {
+        let plan = self.store.get(id)?;
+        if plan.stage.is_terminal() {
+            return Err(already_finished(&plan));
+        }
+        let guidance = guidance.trim();
+        if guidance.is_empty() {
+            return Err(PlanError::Usage("the guidance is empty".to_owned()));
+        }
+        let question = "How should the plan continue?";
+        let Some(decision) = self.user_decision(&plan, question, guidance, None)? else {
+            return Err(PlanError::NotReady {
+                plan: id,
+                stage: plan.stage,
+                reason: "it has not started, so there is nothing to guide".to_owned(),
+                hint: hint!("start it with {}", suggest::plan_execute(id)),
+            });
+        };
+        let (text, stored) = (guidance.to_owned(), decision.clone());
+        self.store.write(move |unit| {
+            require_active(unit, id)?;
+            decisions::insert(unit, id, &stored)?;
+            plan_steps::guide(unit, id, &text, stored.id)?;
+            Ok(plans::clear_waiting(unit, id)?)
+        })?;
+        Ok((self.store.get(id)?, decision))
+    }
+
+    /// Replaces the strategy of a plan before it is executed.
+    pub(super) fn edit(&self, id: PlanId, document: &str) -> Result<Plan, PlanError> {
+        let strategy =
+            PlanStrategy::from_markdown(document).map_err(|fault| PlanError::Strategy {
+                message: fault.message,
+                line: fault.line,
+            })?;
+        let lease = self.store.acquire(id)?;
+        let plan = self.store.get(id)?;
+        if plan.stage != PlanStage::StrategizeComplete {
+            return Err(PlanError::NotReady {
+                plan: id,
+                stage: plan.stage,
+                reason: "its strategy can be changed only between strategizing and executing"
+                    .to_owned(),
+                hint: hint!("return to the strategy with {}", suggest::plan_revert(id)),
+            });
+        }
+        let chosen = "the strategy was edited";
+        let Some(decision) = self.user_decision(&plan, "Which strategy?", chosen, None)? else {
+            return Err(PlanError::NotFound(id));
+        };
+        self.store.write_leased(&lease, move |unit| {
+            plans::set_strategy(unit, id, Some(&strategy))?;
+            decisions::insert(unit, id, &decision)?;
+            plans::clear_waiting(unit, id)?;
+            unit.emit(NewEvent {
+                kind: EventKind::PlanEdited,
+                subject: id.to_string(),
+                payload: json!({"steps": strategy.steps.len()}),
+            });
+            Ok(())
+        })?;
+        self.store.get(id)
+    }
+
+    /// Returns a plan to the strategize phase for a new strategy.
+    pub(super) fn revert(&self, id: PlanId, reason: &str) -> Result<Plan, PlanError> {
+        let lease = self.store.acquire(id)?;
+        self.rollback.finish_interrupted(id, &lease)?;
+        let plan = self.store.get(id)?;
+        self.revert_leased(&plan, reason, &lease)
+    }
+
+    /// The same for a caller that holds the lease of the plan.
+    pub(super) fn revert_leased(
+        &self,
+        plan: &Plan,
+        reason: &str,
+        lease: &HeldLease,
+    ) -> Result<Plan, PlanError> {
+        let id = plan.id;
+        check_revertible(plan)?;
+        let snapshot = self.snapshots.take(plan, None)?;
+        let reversion = plan.decision_root.map(|root| NewDecision {
+            snapshot,
+            ..new_decision(
+                root,
+                DecisionType::Reversion,
+                plan.stage.phase(),
+                format!("How to continue from {}?", plan.stage),
+                "back to the strategy",
+                reason,
+            )
+        });
+        let superseded = self.superseded_by_reversion(plan)?;
+        let details = TransitionDetails {
+            reason: Some(reason.to_owned()),
+            starts_attempt: true,
+            is_reversion: true,
+            ..TransitionDetails::default()
+        };
+        let reverted = self.store.write_leased(lease, move |unit| {
+            let reverted = plans::advance(unit, id, StageTransition::Revert, &details)?;
+            if let (Some(_), Some(reversion)) = (&reverted, &reversion) {
+                decisions::insert(unit, id, reversion)?;
+                decisions::supersede(unit, id, &superseded, reversion.id)?;
+            }
+            Ok(reverted)
+        })?;
+        reverted.ok_or_else(|| already_finished(plan))
+    }
+
+    /// The decisions that a revert invalidates: all but the root, the invariants and those of the
+    /// user.
+    fn superseded_by_reversion(&self, plan: &Plan) -> Result<Vec<DecisionId>, PlanError> {
+        let all = self
+            .store
+            .read(|reader| decisions::of_plan(reader, plan.id))?;
+        let stays = |kind| {
+            matches!(
+                kind,
+                DecisionType::InvariantEnforced
+                    | DecisionType::UserIntervention
+                    | DecisionType::Reversion
+            )
+        };
+        Ok(all
+            .into_iter()
+            .filter(|decision| decision.holds() && !stays(decision.said.kind))
+            .map(|decision| decision.said.id)
+            .filter(|id| Some(*id) != plan.decision_root)
+            .collect())
+    }
+
+    /// Sets the cost limit of a plan. It applies from the next `execute` on.
+    pub(super) fn limit_cost(&self, id: PlanId, limit: MicroUsd) -> Result<Plan, PlanError> {
+        self.store.write(move |unit| {
+            require_active(unit, id)?;
+            Ok(plans::set_max_cost(unit, id, Some(limit))?)
+        })?;
+        self.store.get(id)
+    }
+
+    /// Queues a plan for a worker.
+    pub(super) fn queue(&self, id: PlanId, how: &QueueEntry) -> Result<Plan, PlanError> {
+        PlanQueue::new(Arc::clone(self.store.engine())).leave(id, how)?;
+        self.store.get(id)
+    }
+
+    /// Removes a plan from the queue.
+    pub(super) fn unqueue(&self, id: PlanId) -> Result<(), PlanError> {
+        self.store
+            .write(move |unit| Ok(plans::queue(unit, id, None)?))
+    }
+}
+
+fn check_revertible(plan: &Plan) -> Result<(), PlanError> {
+    let id = plan.id;
+    if plan.reversions >= REVERSION_LIMIT {
+        return Err(PlanError::ReversionLimit {
+            plan: id,
+            limit: REVERSION_LIMIT,
+        });
+    }
+    if StageTransition::Revert.target(plan.stage).is_some() {
+        return Ok(());
+    }
+    Err(if plan.stage.is_terminal() {
+        already_finished(plan)
+    } else {
+        PlanError::NotReady {
+            plan: id,
+            stage: plan.stage,
+            reason: "it has no strategy to return to".to_owned(),
+            hint: hint!("{} continues it", suggest::plan_execute(id)),
+        }
+    })
+}
+
+/// Refuses a finished plan, and locks its row until the end of the transaction.
+fn require_active(unit: &mut UnitOfWork<'_>, id: PlanId) -> Result<(), PlanError> {
+    let plan = plans::locked(unit, id)?.ok_or(PlanError::NotFound(id))?;
+    if plan.stage.is_terminal() {
+        return Err(already_finished(&plan));
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! [`PlanCreation`]: creates plans from actions: arguments, projects, actors and automation profile.
+
+use cleveragents_domain::{Action, MadeWith, Plan, PlanActors, PlanId, PlanProfile, PlanProject};
+use cleveragents_store::plans::NewPlan;
+use cleveragents_store::{definitions, invariants, plans, resources};
+
+use super::built_in::{DETERMINISTIC, EXECUTOR, REVIEWER, STRATEGIST};
+use super::error::PlanError;
+use super::plan_store::PlanStore;
+use super::requirements::PlanRequirements;
+use super::service::{PlanDefaults, UseAction, Variables};
+use crate::action::ActionService;
+use crate::automation::AutomationService;
+use crate::definition::DefinitionError;
+use crate::invariant::InvariantError;
+use crate::project::{ProjectService, find_project};
+use crate::sandbox::SandboxService;
+
+/// Creates plans. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct PlanCreation {
+    pub(super) store: PlanStore,
+    pub(super) actions: ActionService,
+    pub(super) automation: AutomationService,
+    pub(super) projects: ProjectService,
+    pub(super) requirements: PlanRequirements,
+    pub(super) sandboxes: SandboxService,
+}
+
+impl PlanCreation {
+    /// The projects of a request, and the automation profile of the first one that has one.
+    fn named_projects(
+        &self,
+        named: &[String],
+    ) -> Result<(Vec<PlanProject>, Option<String>), PlanError> {
+        let mut projects: Vec<PlanProject> = Vec::new();
+        let mut of_projects = None;
+        for reference in named {
+            let (project, links) = self
+                .projects
+                .view(reference)
+                .map_err(PlanError::from_service)?;
+            if links.is_empty() {
+                return Err(PlanError::EmptyProject(project.name.to_string()));
+            }
+            if projects
+                .iter()
+                .any(|known| known.name == project.name.to_string())
+            {
+                return Err(PlanError::Usage(format!(
+                    "the project `{}` is named twice",
+                    project.name
+                )));
+            }
+            of_projects = of_projects.or_else(|| project.rules.automation_profile.clone());
+            projects.push(PlanProject {
+                name: project.name.to_string(),
+                alias: project.name.name().to_owned(),
+                read_only: false,
+            });
+        }
+        if projects.is_empty() {
+            return Err(PlanError::Usage(
+                "a plan needs a project to work on".to_owned(),
+            ));
+        }
+        Ok((projects, of_projects))
+    }
+
+    /// Creates a plan from an action. It does not run yet.
+    pub(super) fn create(
+        &self,
+        request: &UseAction,
+        defaults: &PlanDefaults,
+        variables: Variables<'_>,
+    ) -> Result<Plan, PlanError> {
+        let action = self
+            .actions
+            .available(&request.action, variables)
+            .map_err(PlanError::from_service)?;
+        let values = action
+            .resolve(&request.arguments)
+            .map_err(PlanError::from_service)?;
+        let (projects, of_projects) = self.named_projects(&request.projects)?;
+        let (name, source) = match (&request.profile, &action.automation_profile, of_projects) {
+            (Some(name), ..) => (name.clone(), "CLI flag"),
+            (None, Some(name), _) => (name.clone(), "action"),
+            (None, None, Some(name)) => (name, "project"),
+            (None, None, None) => (defaults.profile.clone(), "global"),
+        };
+        let snapshot = self
+            .automation
+            .get(&name, variables)
+            .map_err(PlanError::from_service)?;
+        let rendered = |text: &str| action.render(text, &values);
+        let made_with = MadeWith {
+            arguments: values.values.clone(),
+            arguments_order: values.order.clone(),
+            projects,
+            actors: actors(request, &action, defaults),
+            profile: PlanProfile {
+                name: snapshot.name.clone(),
+                source: source.to_owned(),
+                snapshot,
+            },
+            read_only: action.read_only || request.read_only,
+            max_cost_micro_usd: request.max_cost.map(|cost| cost.0),
+            action: Some(Action {
+                invariants: action
+                    .invariants
+                    .iter()
+                    .map(|text| rendered(text))
+                    .collect(),
+                ..action.clone()
+            }),
+        };
+        // Other faults of a target are reported when the plan starts, and can be corrected until
+        // then.
+        if let Ok(targets) = self.requirements.targets_of(&made_with) {
+            self.sandboxes.check_targets(&targets)?;
+        }
+        let new = new_plan(&action, made_with, rendered);
+        let id = new.id;
+        let own = plan_invariants(id, &request.invariants)?;
+        if !self.insert(new, own, !action.reusable)? {
+            return Err(PlanError::from_service(DefinitionError::Archived(
+                action.name.clone(),
+            )));
+        }
+        self.store.get(id)
+    }
+
+    /// Stores a plan. Returns `false` when its action is not reusable and another plan already used it.
+    fn insert(
+        &self,
+        new: NewPlan,
+        own: Vec<invariants::NewInvariant>,
+        archives_action: bool,
+    ) -> Result<bool, PlanError> {
+        self.store.write(move |unit| {
+            // From here on the projects of the plan cannot be deleted.
+            resources::lock(unit)?;
+            for project in &new.made_with.projects {
+                find_project(unit, &project.name).map_err(PlanError::from_service)?;
+            }
+            let kind = definitions::DefinitionKind::Action;
+            if archives_action && !definitions::archive(unit, kind, &new.action)? {
+                return Ok(false);
+            }
+            plans::insert(unit, &new)?;
+            for invariant in &own {
+                invariants::insert(unit, invariant)?;
+            }
+            Ok(true)
+        })
+    }
+}
+
+/// The row of a new plan. `render` fills the arguments into a text of the action.
+fn new_plan(action: &Action, made_with: MadeWith, render: impl Fn(&str) -> String) -> NewPlan {
+    let id = PlanId::generate();
+    let short = id.to_string().to_ascii_lowercase();
+    let word = action.name.rsplit('/').next().unwrap_or(&action.name);
+    let description = action.long_description.as_ref();
+    NewPlan {
+        id,
+        name: Some(format!("local/{word}-{}", short.get(..8).unwrap_or(&short))),
+        action: action.name.clone(),
+        above: None,
+        description: render(description.unwrap_or(&action.description)),
+        definition_of_done: render(&action.definition_of_done),
+        made_with,
+    }
+}
+
+/// The invariants that the caller sets for this plan alone.
+fn plan_invariants(
+    id: PlanId,
+    texts: &[String],
+) -> Result<Vec<invariants::NewInvariant>, PlanError> {
+    let mut own = Vec::new();
+    for text in texts {
+        own.push(invariants::NewInvariant {
+            id: cleveragents_domain::InvariantId::generate(),
+            text: cleveragents_domain::Invariant::checked_text(text)
+                .map_err(|error| PlanError::from_service(InvariantError::from(error)))?,
+            scope: cleveragents_domain::InvariantScope::Plan,
+            source_name: Some(id.to_string()),
+            non_overridable: false,
+        });
+    }
+    Ok(own)
+}
+
+/// The actors of a plan, in this order: from the request, the action, the configuration, or built
+/// in.
+fn actors(request: &UseAction, action: &Action, defaults: &PlanDefaults) -> PlanActors {
+    let chosen = |own: &Option<String>, of_action: &Option<String>, usual: &Option<String>| {
+        own.as_ref()
+            .or(of_action.as_ref())
+            .or(usual.as_ref())
+            .cloned()
+    };
+    let (own, named, usual) = (&request.actors, &action.actors, &defaults.actors);
+    let strategy = chosen(&own.strategy, &named.strategy, &usual.strategy);
+    let execution = chosen(&own.execution, &named.execution, &usual.execution);
+    let strategy = strategy.unwrap_or_else(|| STRATEGIST.to_owned());
+    let execution = execution.unwrap_or_else(|| {
+        if strategy == DETERMINISTIC {
+            DETERMINISTIC.to_owned()
+        } else {
+            EXECUTOR.to_owned()
+        }
+    });
+    let review = chosen(&own.review, &named.review, &usual.review).or_else(|| {
+        // A plan with a model for its execution uses one for its review, too.
+        (execution == EXECUTOR).then(|| REVIEWER.to_owned())
+    });
+    let unless_none = |name: Option<String>| {
+        name.filter(|name| !matches!(name.as_str(), "__optional__" | "none"))
+    };
+    PlanActors {
+        strategy,
+        execution,
+        estimation: unless_none(chosen(
+            &own.estimation,
+            &named.estimation,
+            &usual.estimation,
+        )),
+        invariant: unless_none(chosen(&own.invariant, &named.invariant, &usual.invariant)),
+        review: unless_none(review),
+    }
+}

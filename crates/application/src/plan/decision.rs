@@ -1,0 +1,29 @@
+//! Decisions that the program records itself.
+
+use cleveragents_domain::{ContextSnapshot, DecisionId, DecisionType, NewDecision, PlanPhase};
+
+/// A decision below `parent`, without snapshot, alternatives and reasoning.
+pub(super) fn new_decision(
+    parent: DecisionId,
+    kind: DecisionType,
+    phase: PlanPhase,
+    question: impl Into<String>,
+    chosen: impl Into<String>,
+    rationale: impl Into<String>,
+) -> NewDecision {
+    NewDecision {
+        id: DecisionId::generate(),
+        parent: Some(parent),
+        kind,
+        phase,
+        question: question.into(),
+        chosen: chosen.into(),
+        alternatives: Vec::new(),
+        confidence: None,
+        rationale: rationale.into(),
+        reasoning: None,
+        snapshot: ContextSnapshot::default(),
+        artifacts: Vec::new(),
+        influenced_by: Vec::new(),
+    }
+}

@@ -1,0 +1,152 @@
+//! The digest of a plan's conversation, for a conversation that is too long to be continued:
+//! strategy, decisions, steps, excerpts of the files that were read, changed files, and the last
+//! failure. It leaves out the task and the invariants, because the instructions of every request
+//! contain them.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use cleveragents_domain::{Decision, DecisionType, Message, PlanStrategy, StepKind, StepRecord};
+use cleveragents_models::{ChatMessage, ToolCall};
+use cleveragents_store::validations::StoredResult;
+use cleveragents_tools::{ToolName, untrusted};
+use serde_json::Value;
+
+use super::prompt::shortened;
+use crate::turn::chat_message;
+
+/// Number of files that are shown, those read last, and bytes of each.
+const FILES: usize = 8;
+const EXCERPT: usize = 800;
+/// Number of decisions and steps that are listed, the newest.
+const LISTED: usize = 20;
+/// Bytes of one decision, step or failure.
+const LINE: usize = 400;
+/// Number of changed paths that are listed.
+const PATHS: usize = 100;
+
+/// The inputs of a digest.
+pub(super) struct DigestInputs<'d> {
+    pub(super) strategy: Option<&'d PlanStrategy>,
+    pub(super) decisions: &'d [Decision],
+    pub(super) steps: &'d [StepRecord],
+    pub(super) messages: &'d [Message],
+    pub(super) changed: &'d [String],
+    pub(super) results: &'d [StoredResult],
+}
+
+/// The digest as a section of a prompt.
+pub(super) fn digest(inputs: &DigestInputs<'_>) -> String {
+    let mut text = "# Earlier in this plan\n\nThe conversation so far is too long to be repeated. This is its digest.\n"
+        .to_owned();
+    if let Some(strategy) = inputs.strategy {
+        let _written = write!(text, "\n## Strategy\n\n{}\n", strategy.to_markdown().trim());
+    }
+    add_decisions(inputs.decisions, &mut text);
+    add_steps(inputs.steps, &mut text);
+    if !inputs.changed.is_empty() {
+        text.push_str("\n## Changed files\n\n");
+        for path in inputs.changed.iter().take(PATHS) {
+            let _written = writeln!(text, "- {path}");
+        }
+        let more = inputs.changed.len().saturating_sub(PATHS);
+        if more > 0 {
+            let _written = writeln!(text, "- and {more} more");
+        }
+    }
+    add_files(inputs.messages, &mut text);
+    let failed = inputs.results.iter().rev().find(|one| !one.result.passed);
+    if let Some(failed) = failed {
+        let _written = writeln!(
+            text,
+            "\n## Last failure\n\n`{}`: {}",
+            failed.result.validation,
+            shortened(&failed.result.message, LINE)
+        );
+    }
+    text
+}
+
+fn add_decisions(decisions: &[Decision], text: &mut String) {
+    let is_listed = |decision: &&Decision| {
+        decision.holds()
+            && matches!(
+                decision.said.kind,
+                DecisionType::StrategyChoice
+                    | DecisionType::ResourceSelection
+                    | DecisionType::UserIntervention
+            )
+    };
+    let listed: Vec<&Decision> = decisions.iter().filter(is_listed).collect();
+    if listed.is_empty() {
+        return;
+    }
+    text.push_str("\n## Decisions\n\n");
+    for decision in listed.iter().skip(listed.len().saturating_sub(LISTED)) {
+        let line = format!("{} {}", decision.said.question, decision.said.chosen);
+        let _written = writeln!(text, "- {}", shortened(&line, LINE));
+    }
+}
+
+fn add_steps(steps: &[StepRecord], text: &mut String) {
+    let done: Vec<&StepRecord> = steps
+        .iter()
+        .filter(|step| step.is_done())
+        .filter(|step| {
+            matches!(
+                step.kind(),
+                Some(StepKind::Step | StepKind::Fix | StepKind::Guidance)
+            )
+        })
+        .collect();
+    if done.is_empty() {
+        return;
+    }
+    text.push_str("\n## Done so far\n\n");
+    for step in done.iter().skip(done.len().saturating_sub(LISTED)) {
+        let summary = step.summary.as_deref().unwrap_or_default();
+        let _written = writeln!(text, "- {}: {}", step.title, shortened(summary, LINE));
+    }
+}
+
+/// Adds excerpts of the files that were read last.
+fn add_files(messages: &[Message], text: &mut String) {
+    let mut paths: HashMap<String, String> = HashMap::new();
+    let mut read: Vec<(String, String)> = Vec::new();
+    for message in messages {
+        match chat_message(message) {
+            Some(ChatMessage::Assistant(answer)) => {
+                paths.extend(answer.calls.iter().filter_map(read_path));
+            }
+            Some(ChatMessage::Tool { results }) => {
+                for result in results.into_iter().filter(|result| !result.is_error) {
+                    if let Some(path) = paths.remove(&result.call_id) {
+                        read.retain(|(known, _)| *known != path);
+                        read.push((path, result.content));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if read.is_empty() {
+        return;
+    }
+    text.push_str("\n## Files read\n\nAs they were then; read again what you need.\n");
+    let first = read.len().saturating_sub(FILES);
+    for (path, mut content) in read.into_iter().skip(first) {
+        untrusted::shorten(&mut content, EXCERPT);
+        let _written = writeln!(text, "\n{path}:\n{content}");
+    }
+}
+
+/// The id and the path of a call that reads a file.
+fn read_path(call: &ToolCall) -> Option<(String, String)> {
+    let name = ToolName::from_wire(&call.name).ok();
+    let name = name.map_or_else(|| call.name.clone(), |name| name.short().to_owned());
+    if !matches!(name.as_str(), "file-read" | "read_file") {
+        return None;
+    }
+    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+    Some((call.id.clone(), arguments["path"].as_str()?.to_owned()))
+}

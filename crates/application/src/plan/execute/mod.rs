@@ -1,0 +1,267 @@
+//! [`ExecutePhase`]: runs the steps of a strategy in the plan's sandbox, validates the result, and fixes what the
+//! validations find.
+
+mod prompt;
+mod step;
+mod step_run;
+
+use cleveragents_domain::{
+    AutomationGate, DecisionType, FailureCategory, GateAction, Plan, PlanStage, REVERSION_LIMIT,
+    StageTransition, StepKind, ValidationMode,
+};
+use cleveragents_store::plan_steps::Guidance;
+use cleveragents_store::plans::TransitionDetails;
+use cleveragents_store::{plan_steps, plans};
+use serde_json::Map;
+
+use super::actor_runner::PlanActorRunner;
+use super::built_in::DETERMINISTIC;
+use super::control::PlanControl;
+use super::error::PlanError;
+use super::failure::{FailureFacts, PhaseFailure};
+use super::gates::{AutomationGates, GateOutcome};
+use super::progress::PlanProgress;
+use super::prompt::shortened;
+use super::requirements::PlanRequirements;
+use super::service::already_finished;
+use super::snapshot::DecisionSnapshots;
+use super::validate::{CheckResult, ValidatePhase};
+use super::workspace::PlanWorkspaces;
+use crate::tool::SandboxWorkspace;
+
+use prompt::StepPrompt;
+use step::StepSpec;
+
+/// The second phase of a plan. It changes files in the sandbox of the plan only.
+pub(super) struct ExecutePhase<'a> {
+    pub(super) requirements: &'a PlanRequirements,
+    pub(super) snapshots: &'a DecisionSnapshots,
+    pub(super) workspaces: &'a PlanWorkspaces,
+    pub(super) gates: &'a AutomationGates,
+    pub(super) control: &'a PlanControl,
+    pub(super) validate: ValidatePhase<'a>,
+    pub(super) actors: &'a PlanActorRunner<'a>,
+    pub(super) progress: &'a PlanProgress<'a>,
+}
+
+impl ExecutePhase<'_> {
+    /// Executes a plan. Returns it when it is complete, or when it returned to its strategy.
+    pub(super) fn run(&self, plan: Plan) -> Result<Plan, PlanError> {
+        let plan = if plan.stage == PlanStage::ExecuteQueued {
+            let details = TransitionDetails {
+                clears_error: true,
+                ..TransitionDetails::default()
+            };
+            self.progress
+                .advance(&plan, StageTransition::StartExecute, details)?
+        } else {
+            plan
+        };
+        self.requirements.check_invariants(&plan)?;
+        let Some(strategy) = plan.strategy.clone() else {
+            let failure = PhaseFailure::new(FailureCategory::Strategy, "it has no strategy");
+            return self
+                .progress
+                .fail(&plan, StageTransition::FailExecute, failure);
+        };
+        let workspace = self.workspaces.open(&plan, self.progress.cancel)?;
+        let count = strategy.steps.len() as u64;
+        for (number, step) in (1..).zip(&strategy.steps) {
+            let spec = StepSpec {
+                kind: StepKind::Step,
+                path: StepKind::Step.path(&[plan.attempt, number]),
+                title: step.title.clone(),
+                call: step.call.as_ref(),
+                prompt: StepPrompt::Step {
+                    strategy: &strategy,
+                    number,
+                    step,
+                },
+                decision: DecisionType::ImplementationChoice,
+                question: format!("How was step {number} executed?"),
+                position: Some((number, count)),
+            };
+            self.run_step(&plan, &spec, &workspace)?;
+        }
+        self.apply_guidance(&plan, &workspace)?;
+        if let Some(reverted) = self.validate_and_fix(&plan, &workspace)? {
+            return Ok(reverted);
+        }
+        drop(workspace);
+        self.complete(&plan)
+    }
+
+    fn complete(&self, plan: &Plan) -> Result<Plan, PlanError> {
+        let id = plan.id;
+        let completed = self.progress.write(move |unit| {
+            plans::record_usage(unit, id)?;
+            let details = TransitionDetails::default();
+            plans::advance(unit, id, StageTransition::CompleteExecute, &details)
+        })?;
+        let plan = completed.ok_or_else(|| already_finished(plan))?;
+        self.progress.observer.stage_changed(&plan);
+        self.progress.observer.usage(&plan);
+        Ok(plan)
+    }
+
+    /// The newest guidance that no model has read yet.
+    fn pending_guidance(&self, plan: &Plan) -> Result<Option<Guidance>, PlanError> {
+        let all = self
+            .progress
+            .read(|reader| plan_steps::guidance(reader, plan.id))?;
+        Ok(all.into_iter().rev().find(|one| one.applied_at.is_none()))
+    }
+
+    /// Whether there is guidance that the execution actor has to apply.
+    pub(super) fn has_pending_guidance(&self, plan: &Plan) -> Result<bool, PlanError> {
+        let is_read = plan.made_with.actors.execution != DETERMINISTIC;
+        Ok(is_read && self.pending_guidance(plan)?.is_some())
+    }
+
+    /// Applies guidance that the user gave after the last step.
+    fn apply_guidance(&self, plan: &Plan, workspace: &SandboxWorkspace) -> Result<(), PlanError> {
+        let Some(last) = self.pending_guidance(plan)? else {
+            return Ok(());
+        };
+        if plan.made_with.actors.execution == DETERMINISTIC {
+            // No model reads guidance here: it stays pending.
+            self.progress.observer.note(&format!(
+                "guidance is pending, and `{DETERMINISTIC}` cannot read it: {}",
+                shortened(&last.text, 80)
+            ));
+            return Ok(());
+        }
+        let spec = StepSpec {
+            kind: StepKind::Guidance,
+            path: StepKind::Guidance.path(&[last.number]),
+            title: format!("Apply guidance: {}", shortened(&last.text, 80)),
+            call: None,
+            prompt: StepPrompt::Guidance,
+            decision: DecisionType::ImplementationChoice,
+            question: "How was the guidance applied?".to_owned(),
+            position: None,
+        };
+        self.run_step(plan, &spec, workspace)?;
+        let (id, through) = (plan.id, last.number);
+        self.progress
+            .write(move |unit| plan_steps::mark_guidance_applied(unit, id, through))
+    }
+
+    /// Validates the result, and has failed checks fixed until all required ones pass or the
+    /// retries are used up. Returns the plan when it returned to its strategy.
+    fn validate_and_fix(
+        &self,
+        plan: &Plan,
+        workspace: &SandboxWorkspace,
+    ) -> Result<Option<Plan>, PlanError> {
+        let limit = plan.made_with.profile.snapshot.validation_retries;
+        loop {
+            let fixes = self.completed_fixes(plan)?;
+            let results = self.validate.run(plan, workspace, fixes + 1)?;
+            let failed: Vec<&CheckResult> = results
+                .iter()
+                .filter(|result| !result.passed && result.mode == ValidationMode::Required)
+                .collect();
+            if failed.is_empty() {
+                return Ok(None);
+            }
+            let reasons: Vec<String> = failed
+                .iter()
+                .map(|result| format!("`{}`: {}", result.name, result.message))
+                .collect();
+            let message = format!("check failed: {}", reasons.join("; "));
+            if plan.made_with.actors.execution == DETERMINISTIC {
+                return self.fail_validation(plan, message, Some(fixes + 1));
+            }
+            if fixes >= u64::from(limit) {
+                return self.revise_or_fail(plan, &message, fixes).map(Some);
+            }
+            self.check_fix_gate(plan, &message)?;
+            let number = fixes + 1;
+            let title = format!("Fixing failed checks ({number}/{limit})");
+            self.progress.observer.note(&title);
+            let spec = StepSpec {
+                kind: StepKind::Fix,
+                path: StepKind::Fix.path(&[plan.attempt, number]),
+                title,
+                call: None,
+                prompt: StepPrompt::Fix(failed),
+                decision: DecisionType::ValidationResponse,
+                question: "How were the failed validations fixed?".to_owned(),
+                position: None,
+            };
+            self.run_step(plan, &spec, workspace)?;
+        }
+    }
+
+    /// Stops the plan unless failed checks may be fixed.
+    fn check_fix_gate(&self, plan: &Plan, message: &str) -> Result<(), PlanError> {
+        let gate = AutomationGate::FixValidations;
+        match self.gates.check(plan, gate, GateAction::Fix)? {
+            GateOutcome::Open => Ok(()),
+            GateOutcome::Rejected(reason) => {
+                let reason = reason.map(|reason| format!(": {reason}"));
+                let message = format!(
+                    "{message}. The user rejected fixing it{}",
+                    reason.unwrap_or_default()
+                );
+                self.fail_validation(plan, message, None)
+            }
+            GateOutcome::NeedsApproval(waiting) => {
+                self.progress.observer.note(message);
+                self.progress.wait(plan, waiting)
+            }
+        }
+    }
+
+    fn fail_validation<T>(
+        &self,
+        plan: &Plan,
+        message: String,
+        validation_attempts: Option<u64>,
+    ) -> Result<T, PlanError> {
+        let facts = FailureFacts {
+            validation_attempts,
+            ..FailureFacts::default()
+        };
+        let failure = PhaseFailure::new(FailureCategory::Validation, message).with_facts(facts);
+        self.progress
+            .fail(plan, StageTransition::FailExecute, failure)
+    }
+
+    /// The number of fixes that were completed in this attempt.
+    fn completed_fixes(&self, plan: &Plan) -> Result<u64, PlanError> {
+        let steps = self
+            .progress
+            .read(|reader| plan_steps::of_plan(reader, plan.id))?;
+        let of_attempt = format!("{}/", StepKind::Fix.path(&[plan.attempt]));
+        let fixes = steps
+            .iter()
+            .filter(|step| step.is_done() && step.path.starts_with(&of_attempt));
+        Ok(fixes.count() as u64)
+    }
+
+    /// The fixes are used up: revises the strategy if the profile allows it, otherwise fails the
+    /// phase.
+    fn revise_or_fail(&self, plan: &Plan, message: &str, fixes: u64) -> Result<Plan, PlanError> {
+        let gate = AutomationGate::ReviseStrategy;
+        let may_revise = plan.reversions < REVERSION_LIMIT
+            && self.gates.check(plan, gate, GateAction::Revise)?.is_open();
+        if may_revise {
+            self.progress
+                .observer
+                .note("the strategy is revised with the results of the checks");
+            let id = plan.id;
+            let mut error = Map::new();
+            error.insert("message".to_owned(), message.into());
+            self.progress
+                .write(move |unit| plans::merge_error(unit, id, &error))?;
+            let now = self.progress.store.get(id)?;
+            return self
+                .control
+                .revert_leased(&now, message, self.progress.lease);
+        }
+        let message = format!("{message}. The limit of {fixes} fixes is reached");
+        self.fail_validation(plan, message, Some(fixes + 1))
+    }
+}

@@ -1,0 +1,99 @@
+//! [`StepRun`]: the run of a step: its key, its prompt and the conversation it continues.
+
+use cleveragents_domain::{Plan, RunId, StepRecord, StepState};
+use cleveragents_store::plan_steps;
+
+use super::ExecutePhase;
+use super::prompt::StepContext;
+use super::step::StepSpec;
+use crate::plan::built_in::DETERMINISTIC;
+use crate::plan::error::PlanError;
+use crate::plan::thread::ThreadRequest;
+use crate::tool::SandboxWorkspace;
+
+/// Maximum number of retries after a step reported that it is blocked.
+const MOST_RUNS: u64 = 1_000;
+
+/// The run of a step.
+#[derive(Default)]
+pub(super) struct StepRun {
+    pub(super) key: String,
+    pub(super) prompt: String,
+    /// The run whose conversation is continued.
+    pub(super) carried: Option<RunId>,
+}
+
+/// The key of the run of a step. `number` differs when the step runs again after a rollback;
+/// `blocked` counts earlier runs that reported that the step is blocked.
+pub(super) fn run_key(path: &str, number: u64, blocked: u64) -> String {
+    match blocked {
+        0 => format!("{path}#{number}"),
+        _ => format!("{path}#{number}.{blocked}"),
+    }
+}
+
+impl ExecutePhase<'_> {
+    /// Number of runs of a step that reported that it is blocked, before the run that is started or
+    /// resumed now.
+    pub(super) fn blocked_runs(&self, plan: &Plan, step: &StepRecord) -> Result<u64, PlanError> {
+        let key_of = |number: u64| run_key(&step.path, step.number, number);
+        let is_last = |number: &u64| Some(plan.id.run(&key_of(*number))) == step.run;
+        let Some(last) = (0..MOST_RUNS).find(is_last) else {
+            return Ok(0);
+        };
+        // The step failed although its run is complete: the run reported that it is blocked, and
+        // the user retries it.
+        let is_blocked =
+            step.state == StepState::Failed && self.actors.is_complete(plan, &key_of(last))?;
+        Ok(if is_blocked { last + 1 } else { last })
+    }
+
+    /// The run of a step: its key, its prompt and the conversation it continues.
+    pub(super) fn prepare_run(
+        &self,
+        plan: &Plan,
+        spec: &StepSpec<'_>,
+        record: &StepRecord,
+        blocked: u64,
+        workspace: &SandboxWorkspace,
+    ) -> Result<StepRun, PlanError> {
+        let key = run_key(&spec.path, record.number, blocked);
+        let actor = &plan.made_with.actors.execution;
+        if spec.call.is_some() || actor == DETERMINISTIC {
+            return Ok(StepRun {
+                key,
+                ..StepRun::default()
+            });
+        }
+        let blocked_run = blocked
+            .checked_sub(1)
+            .map(|last| plan.id.run(&run_key(&spec.path, record.number, last)));
+        let request = ThreadRequest {
+            actor,
+            before: record.number,
+            blocked: blocked_run,
+            changed: &workspace.changed_paths(0)?,
+        };
+        let thread = self.actors.thread(plan, &request)?;
+        let (steps, guidance) = self.progress.read(|reader| {
+            Ok((
+                plan_steps::of_plan(reader, plan.id)?,
+                plan_steps::guidance(reader, plan.id)?,
+            ))
+        })?;
+        let is_built_in = self.actors.is_built_in(actor, spec.kind)?;
+        let prompts = is_built_in.then(|| self.actors.prompts(plan));
+        let prompt = spec.prompt.text(&StepContext {
+            thread: &thread,
+            was_blocked: blocked_run.is_some(),
+            steps: &steps,
+            guidance: &guidance,
+            prompts: prompts.as_ref(),
+        });
+        Ok(StepRun {
+            key,
+            prompt,
+            carried: thread.run,
+        })
+    }
+}

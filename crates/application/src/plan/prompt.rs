@@ -1,0 +1,53 @@
+//! The instructions that every model of a plan receives.
+
+use std::fmt::Write as _;
+
+use cleveragents_domain::{Plan, ReconciledInvariants};
+use cleveragents_store::plan_steps::Guidance;
+
+use super::thread::PlanThread;
+
+/// The instructions of every model that works for a plan, also after its conversation was
+/// shortened. Prompts do not repeat them.
+pub(super) fn plan_instructions(plan: &Plan, reconciled: &ReconciledInvariants) -> String {
+    let mut text = task_instructions(plan);
+    let _written = write!(text, "\nIt is done when:\n{}\n", plan.definition_of_done);
+    if !reconciled.effective.is_empty() {
+        text.push_str("\n# Invariants\n\nNo step may break one of them:\n");
+        for invariant in &reconciled.effective {
+            let _written = writeln!(text, "- {}", invariant.text);
+        }
+    }
+    if plan.made_with.read_only {
+        text.push_str("\nThis plan is read-only: it changes no file.\n");
+    }
+    text
+}
+
+/// The task alone, for the reviewer, whose prompt lists the criteria.
+pub(super) fn task_instructions(plan: &Plan) -> String {
+    format!("# Task\n\n{}\n", plan.description)
+}
+
+/// Adds the guidance of the user: for a continued conversation only the new entries, otherwise all
+/// of them.
+pub(super) fn add_guidance(guidance: &[Guidance], thread: &PlanThread, text: &mut String) {
+    let is_new = |one: &&Guidance| thread.run.is_none() || one.applied_at.is_none();
+    let new: Vec<&Guidance> = guidance.iter().filter(is_new).collect();
+    if new.is_empty() {
+        return;
+    }
+    text.push_str("\nGuidance of the user, the last entry counts most:\n");
+    for one in new {
+        let _written = writeln!(text, "- {}", one.text);
+    }
+}
+
+/// At most `length` bytes from the beginning of a text.
+pub(super) fn shortened(text: &str, length: usize) -> String {
+    let text = text.trim();
+    if text.len() <= length {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(length)])
+}

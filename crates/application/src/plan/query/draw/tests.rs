@@ -1,0 +1,87 @@
+//! Drawings of decision trees.
+
+use cleveragents_actors::draw;
+use cleveragents_domain::DecisionType;
+
+use super::diagram;
+use crate::plan::query::{DecisionTree, TreeOptions, test_decisions};
+
+fn svg(tree: &DecisionTree, title: &str) -> String {
+    draw::svg(&diagram(tree, title))
+}
+
+fn mermaid(tree: &DecisionTree) -> String {
+    draw::mermaid(&diagram(tree, ""))
+}
+
+fn dot(tree: &DecisionTree) -> String {
+    draw::dot(&diagram(tree, ""))
+}
+
+/// Text that would end a label, a tag or an attribute.
+const NASTY: &str = "say \"<b>&amp;\\\" %% --> `x` #1;\n\u{1b}[31m";
+
+fn tree() -> DecisionTree {
+    let mut all = test_decisions(&[None, Some(0), Some(0), Some(1)]);
+    NASTY.clone_into(&mut all[1].said.chosen);
+    all[2].said.kind = DecisionType::ErrorRecovery;
+    all[2].said.confidence = Some(0.5);
+    all[3].undone_by = Some(1);
+    let options = TreeOptions {
+        shows_superseded: true,
+        depth: None,
+    };
+    DecisionTree::new(all, options)
+}
+
+#[test]
+fn no_text_breaks_out_of_its_place() {
+    let tree = tree();
+    let drawn = svg(&tree, NASTY);
+    assert!(
+        !drawn.contains("<b>") && !drawn.contains('\u{1b}'),
+        "{drawn}"
+    );
+    for tag in ["svg", "g", "text", "title", "defs", "marker"] {
+        let opened = drawn.matches(&format!("<{tag}")).count();
+        assert_eq!(opened, drawn.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+    let drawn = mermaid(&tree);
+    assert!(
+        !drawn.contains("<b>") && !drawn.contains("say \""),
+        "{drawn}"
+    );
+    let drawn = dot(&tree);
+    assert!(drawn.contains("say \\\"<b>&amp;\\\\\\\""), "{drawn}");
+    for drawn in [mermaid(&tree), dot(&tree)] {
+        assert!(!drawn.contains('\u{1b}'), "{drawn}");
+    }
+}
+
+#[test]
+fn what_does_not_hold_looks_different() {
+    let tree = tree();
+    assert!(mermaid(&tree).contains("-.->"));
+    assert!(mermaid(&tree).contains(":::gone"));
+    assert!(dot(&tree).contains("dashed"));
+    assert!(svg(&tree, "t").contains("<g class=\"gone\""));
+    assert!(svg(&tree, "t").contains("rolled back"));
+}
+
+#[test]
+fn every_way_of_the_tree_is_drawn_once() {
+    let tree = tree();
+    assert_eq!(mermaid(&tree).matches("->").count(), 3);
+    assert_eq!(dot(&tree).matches(" -> ").count(), 3);
+    assert_eq!(svg(&tree, "t").matches("class=\"way\"").count(), 3);
+}
+
+#[test]
+fn drawings_of_a_deep_chain_grow_with_it_and_not_with_its_square() {
+    let size = |count: usize| {
+        let parents: Vec<Option<usize>> = (0..count).map(|at| at.checked_sub(1)).collect();
+        let tree = DecisionTree::new(test_decisions(&parents), TreeOptions::default());
+        svg(&tree, "t").len() + mermaid(&tree).len() + dot(&tree).len()
+    };
+    assert!(size(4_000) < 5 * size(1_000));
+}

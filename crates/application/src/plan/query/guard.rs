@@ -1,0 +1,87 @@
+//! [`PlanGuard`]: the limits of a plan and their usage.
+
+use cleveragents_domain::{AutomationGuard, AutomationProfile, MicroUsd, Plan, PlanId, StepState};
+use cleveragents_store::plans;
+
+use super::{PlanQueries, PlanQueryError};
+
+/// The usage that counts against the limits of a plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LimitUsage {
+    /// The known cost.
+    pub cost: MicroUsd,
+    /// Whether the price of every model that was called is known.
+    pub is_cost_known: bool,
+    /// All tool calls.
+    pub tool_calls: u64,
+    /// Tool calls since the running step started; `None` when none runs.
+    pub tool_calls_in_step: Option<u64>,
+}
+
+/// The limits of a plan.
+#[derive(Debug)]
+pub struct PlanGuard {
+    /// The plan.
+    pub plan: Plan,
+    /// The automation profile at the creation of the plan; `None` when it cannot be read.
+    pub profile: Option<AutomationProfile>,
+    /// Its guards; without guards nothing is limited.
+    pub guards: AutomationGuard,
+    /// The tightest cost limit.
+    pub max_cost: Option<MicroUsd>,
+    /// The usage so far.
+    pub spent: LimitUsage,
+}
+
+impl PlanQueries {
+    /// Whether the price of every model that a plan called is known.
+    pub fn is_cost_known(&self, id: PlanId) -> Result<bool, PlanQueryError> {
+        let is_unknown = self.engine.read(|reader| plans::has_unpriced(reader, id))?;
+        Ok(!is_unknown)
+    }
+
+    /// The limits of a plan and their usage.
+    pub fn guard(&self, plan: Plan) -> Result<PlanGuard, PlanQueryError> {
+        let profile: Option<AutomationProfile> = plan
+            .made_with
+            .action
+            .is_some()
+            .then(|| plan.made_with.profile.snapshot.clone());
+        let guards = profile
+            .as_ref()
+            .and_then(|profile| profile.guards.clone())
+            .unwrap_or_default();
+        let own = plan.made_with.max_cost_micro_usd.map(MicroUsd);
+        let max_cost = match (own, guards.max_total_cost) {
+            (Some(own), Some(other)) => Some(MicroUsd(own.0.min(other.0))),
+            (own, other) => own.or(other),
+        };
+        let running = self
+            .steps(plan.id)?
+            .into_iter()
+            .find(|step| step.state == StepState::Running && step.undone_by.is_none());
+        let tool_calls_in_step = match running {
+            Some(step) => {
+                let calls = self.calls(plan.id)?;
+                let begun = calls
+                    .iter()
+                    .filter(|call| call.started_at >= step.started_at);
+                Some(begun.count() as u64)
+            }
+            None => None,
+        };
+        let spent = LimitUsage {
+            cost: plan.usage.cost_micro_usd,
+            is_cost_known: self.is_cost_known(plan.id)?,
+            tool_calls: plan.tool_calls,
+            tool_calls_in_step,
+        };
+        Ok(PlanGuard {
+            plan,
+            profile,
+            guards,
+            max_cost,
+            spent,
+        })
+    }
+}

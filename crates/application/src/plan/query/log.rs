@@ -1,0 +1,112 @@
+//! Describes the events of a plan.
+
+use cleveragents_domain::{Event, EventKind};
+use serde_json::Value;
+
+/// Describes an event: a short title, and the details.
+pub fn describe_event(event: &Event) -> (&'static str, String) {
+    let payload = &event.payload;
+    let text = |key: &str| payload[key].as_str().unwrap_or_default().to_owned();
+    let joined = |parts: &[String]| {
+        let parts: Vec<&str> = parts
+            .iter()
+            .map(String::as_str)
+            .filter(|part| !part.is_empty())
+            .collect();
+        parts.join(": ")
+    };
+    let moved = || {
+        let way = format!("{} → {}", text("from"), text("to"));
+        joined(&[way, text("reason"), text("error")])
+    };
+    match event.kind {
+        EventKind::PlanCreated => (
+            "created",
+            joined(&[format!("from {}", text("action")), text("name")]),
+        ),
+        EventKind::PlanPhaseChanged => ("phase", moved()),
+        EventKind::PlanStateChanged => ("state", moved()),
+        EventKind::PlanApplied => ("applied", moved()),
+        EventKind::PlanCancelled => ("cancelled", moved()),
+        EventKind::PlanErrored => ("failed", moved()),
+        EventKind::PlanWaiting => ("waits", format!("for {}", text("for"))),
+        EventKind::PlanAnswered => {
+            let who = format!("{} by {}", text("verdict"), text("person"));
+            ("answered", joined(&[who, text("answer")]))
+        }
+        EventKind::PlanGuided => ("guidance", text("guidance")),
+        EventKind::PlanQueued => ("queued", "for a worker".to_owned()),
+        EventKind::PlanCancelRequested => ("cancel requested", text("reason")),
+        EventKind::PlanEdited => ("edited", "the user edited its strategy".to_owned()),
+        EventKind::PlanStepStarted => ("step started", joined(&[text("path"), text("title")])),
+        EventKind::PlanStepFinished => {
+            let what = match text("state").as_str() {
+                "failed" => "step failed",
+                _ => "step done",
+            };
+            (what, text("summary"))
+        }
+        EventKind::PlanRolledBack => ("rolled back", format!("rollback {}", number(payload))),
+        EventKind::PlanRedone => ("redone", format!("rollback {} undone", number(payload))),
+        EventKind::PlanEstimated => ("estimated", "effort and cost".to_owned()),
+        EventKind::DecisionCreated => ("decided", joined(&[text("type"), text("chosen")])),
+        EventKind::DecisionSuperseded => ("replaced", format!("decision {}", text("decision_id"))),
+        EventKind::InvariantsReconciled => ("invariants", "reconciled".to_owned()),
+        EventKind::InvariantViolated => ("invariant broken", facts(payload)),
+        EventKind::ValidationPassed => (
+            "validation passed",
+            joined(&[text("validation"), text("message")]),
+        ),
+        EventKind::ValidationFailed => (
+            "validation failed",
+            joined(&[text("validation"), text("message")]),
+        ),
+        EventKind::ValidationJudged => {
+            let what = if payload["passed"] == true {
+                "validation passed"
+            } else {
+                "validation failed"
+            };
+            (what, text("validation"))
+        }
+        EventKind::BudgetExhausted => ("budget spent", facts(payload)),
+        EventKind::ChangesetOpened => ("changes", "recording started".to_owned()),
+        EventKind::ChangesetClosed => ("changes", "recording complete".to_owned()),
+        EventKind::LeaseAcquired => ("lease acquired", worker(payload)),
+        EventKind::LeaseTakenOver => ("lease taken over", worker(payload)),
+        EventKind::LeaseReleased => ("lease released", "its process stopped".to_owned()),
+        other => (other.as_str(), facts(payload)),
+    }
+}
+
+fn number(payload: &Value) -> String {
+    payload["number"]
+        .as_u64()
+        .map_or_else(String::new, |number| number.to_string())
+}
+
+fn worker(payload: &Value) -> String {
+    match payload["owner"]["pid"].as_u64() {
+        Some(pid) => format!("by process {pid}"),
+        None => String::new(),
+    }
+}
+
+/// The payload of an event without its own description.
+fn facts(payload: &Value) -> String {
+    match payload {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Object(map) => {
+            let facts = map.iter().filter(|(_, value)| !value.is_null());
+            let facts: Vec<String> = facts
+                .map(|(key, value)| match value {
+                    Value::String(text) => format!("{key} {text}"),
+                    other => format!("{key} {other}"),
+                })
+                .collect();
+            facts.join(", ")
+        }
+        other => other.to_string(),
+    }
+}

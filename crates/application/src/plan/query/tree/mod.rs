@@ -1,0 +1,216 @@
+//! [`DecisionTree`]: the decisions of a plan in drawing order, with their depths.
+//!
+//! Every step is linear in the number of decisions, and nothing is recursive, because a chain of
+//! decisions may be arbitrarily deep.
+
+use std::collections::HashMap;
+
+use cleveragents_domain::{Decision, DecisionId, DecisionType};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which decisions to include.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TreeOptions {
+    /// Whether superseded and rolled back decisions are included.
+    pub shows_superseded: bool,
+    /// Maximum depth, from 1; `None` includes all levels.
+    pub depth: Option<usize>,
+}
+
+/// A decision in the tree.
+#[derive(Debug, Clone, Copy)]
+pub struct DecisionTreeNode {
+    /// Its index in [`DecisionTree::decisions`].
+    pub decision: usize,
+    /// The index of its parent in [`DecisionTree::nodes`].
+    pub parent: Option<usize>,
+    /// Its depth, from 0.
+    pub depth: usize,
+    /// Whether it is the last child of its parent.
+    pub is_last: bool,
+    /// The number of decisions below it that are too deep to be shown.
+    pub left_out: usize,
+}
+
+/// Totals of a tree, whatever depth is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TreeSummary {
+    /// Decisions that are shown.
+    pub nodes: usize,
+    /// The maximum depth.
+    pub depth: usize,
+    /// Child plans.
+    pub child_plans: usize,
+    /// Valid invariants.
+    pub invariants: usize,
+    /// Superseded decisions.
+    pub superseded: usize,
+    /// Rolled back decisions.
+    pub taken_back: usize,
+}
+
+/// The decisions of a plan as a tree.
+#[derive(Debug)]
+pub struct DecisionTree {
+    /// All decisions, in the order in which they were made.
+    pub decisions: Vec<Decision>,
+    /// The shown decisions, each before its children.
+    pub nodes: Vec<DecisionTreeNode>,
+    /// Totals.
+    pub summary: TreeSummary,
+}
+
+impl DecisionTree {
+    /// Builds the tree from decisions in the order in which they were made. A decision with a
+    /// hidden parent becomes a child of its nearest shown ancestor.
+    pub fn new(decisions: Vec<Decision>, options: TreeOptions) -> Self {
+        let count = decisions.len();
+        let places: HashMap<DecisionId, usize> = decisions
+            .iter()
+            .enumerate()
+            .map(|(at, decision)| (decision.said.id, at))
+            .collect();
+        let is_shown: Vec<bool> = decisions
+            .iter()
+            // All other decisions are below the root.
+            .map(|decision| {
+                options.shows_superseded || decision.holds() || decision.said.parent.is_none()
+            })
+            .collect();
+        // A parent is stored before its children, so it has a smaller index.
+        let mut above: Vec<Option<usize>> = vec![None; count];
+        let mut depth = vec![0_usize; count];
+        let mut below: Vec<Vec<usize>> = vec![Vec::new(); count];
+        let mut roots = Vec::new();
+        for at in 0..count {
+            let parent = decisions[at]
+                .said
+                .parent
+                .and_then(|parent| places.get(&parent).copied())
+                .filter(|parent| *parent < at);
+            above[at] = parent.and_then(|parent| {
+                if is_shown[parent] {
+                    Some(parent)
+                } else {
+                    above[parent]
+                }
+            });
+            if is_shown[at] {
+                match above[at] {
+                    Some(parent) => {
+                        depth[at] = depth[parent] + 1;
+                        below[parent].push(at);
+                    }
+                    None => roots.push(at),
+                }
+            }
+        }
+        let mut sizes = vec![1_usize; count];
+        for at in (0..count).rev() {
+            if let Some(parent) = above[at].filter(|_| is_shown[at]) {
+                sizes[parent] += sizes[at];
+            }
+        }
+        let summary = summary(&decisions, &is_shown, &depth);
+        let most = options.depth.unwrap_or(usize::MAX).max(1);
+        let mut nodes: Vec<DecisionTreeNode> = Vec::with_capacity(summary.nodes);
+        let mut ahead: Vec<(usize, Option<usize>, bool)> = Vec::new();
+        let push = |ahead: &mut Vec<_>, list: &[usize], parent: Option<usize>| {
+            let last = list.len();
+            for (number, at) in list.iter().enumerate().rev() {
+                ahead.push((*at, parent, number + 1 == last));
+            }
+        };
+        push(&mut ahead, &roots, None);
+        while let Some((at, parent, is_last)) = ahead.pop() {
+            let is_ground = depth[at] + 1 >= most;
+            let place = nodes.len();
+            nodes.push(DecisionTreeNode {
+                decision: at,
+                parent,
+                depth: depth[at],
+                is_last,
+                left_out: if is_ground { sizes[at] - 1 } else { 0 },
+            });
+            if !is_ground {
+                push(&mut ahead, &below[at], Some(place));
+            }
+        }
+        Self {
+            decisions,
+            nodes,
+            summary,
+        }
+    }
+
+    /// The decision at a node.
+    pub fn decision(&self, node: &DecisionTreeNode) -> &Decision {
+        &self.decisions[node.decision]
+    }
+
+    /// The label of each shown decision: `root`, `strategy`, `invariant_1`; for invalid ones
+    /// `superseded_1` and so on.
+    pub fn labels(&self) -> Vec<(String, DecisionId)> {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        self.nodes
+            .iter()
+            .map(|node| {
+                let decision = self.decision(node);
+                let said = &decision.said;
+                let stem = match said.kind {
+                    DecisionType::PromptDefinition => stem(said.kind),
+                    kind if decision.holds() => stem(kind),
+                    _ => "superseded",
+                };
+                let count = counts.entry(stem).or_default();
+                *count += 1;
+                let label = match stem {
+                    "root" | "strategy" if *count == 1 => stem.to_owned(),
+                    _ => format!("{stem}_{count}"),
+                };
+                (label, said.id)
+            })
+            .collect()
+    }
+}
+
+fn summary(decisions: &[Decision], is_shown: &[bool], depth: &[usize]) -> TreeSummary {
+    let mut summary = TreeSummary::default();
+    for (at, decision) in decisions.iter().enumerate() {
+        if is_shown[at] {
+            summary.nodes += 1;
+            summary.depth = summary.depth.max(depth[at] + 1);
+        }
+        summary.superseded += usize::from(decision.superseded_by.is_some());
+        summary.taken_back += usize::from(decision.undone_by.is_some());
+        if decision.holds() {
+            match decision.said.kind {
+                DecisionType::InvariantEnforced => summary.invariants += 1,
+                DecisionType::SubplanSpawn => summary.child_plans += 1,
+                _ => {}
+            }
+        }
+    }
+    summary
+}
+
+const fn stem(kind: DecisionType) -> &'static str {
+    match kind {
+        DecisionType::PromptDefinition => "root",
+        DecisionType::InvariantEnforced => "invariant",
+        DecisionType::StrategyChoice => "strategy",
+        DecisionType::ResourceSelection => "resource",
+        DecisionType::SubplanSpawn => "child_plan",
+        DecisionType::SubplanParallelSpawn => "parallel",
+        DecisionType::ImplementationChoice => "implementation",
+        DecisionType::ToolInvocation => "tool",
+        DecisionType::ErrorRecovery => "recovery",
+        DecisionType::ValidationResponse => "validation",
+        DecisionType::UserIntervention => "intervention",
+        DecisionType::Reversion => "reversion",
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

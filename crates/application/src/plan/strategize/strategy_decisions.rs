@@ -1,0 +1,94 @@
+//! The decisions of a strategy: the approach, the choices of the strategist, and the steps.
+
+use cleveragents_domain::{
+    ContextSnapshot, DecisionId, DecisionType, NewDecision, PlanPhase, PlanStrategy,
+};
+
+use super::strategy_parser::StrategyResponse;
+use crate::plan::decision::new_decision;
+use crate::plan::snapshot::with_resources;
+
+/// The decisions to store for a strategy. The first one is the approach; the others are below it.
+pub(super) fn strategy_decisions(
+    root: DecisionId,
+    response: &StrategyResponse,
+    strategy: &PlanStrategy,
+    snapshot: &ContextSnapshot,
+) -> Vec<NewDecision> {
+    let approach = NewDecision {
+        confidence: strategy.risk.map(|risk| 1.0 - risk),
+        snapshot: snapshot.clone(),
+        ..new_decision(
+            root,
+            DecisionType::StrategyChoice,
+            PlanPhase::Strategize,
+            "Which approach is taken?",
+            &strategy.summary,
+            format!("{} steps", strategy.steps.len()),
+        )
+    };
+    let parent = approach.id;
+    let mut all = vec![approach];
+    all.extend(choices(parent, response, snapshot));
+    all.extend(steps(parent, strategy, snapshot));
+    all
+}
+
+fn choices(
+    parent: DecisionId,
+    response: &StrategyResponse,
+    snapshot: &ContextSnapshot,
+) -> Vec<NewDecision> {
+    let mut chosen: Vec<NewDecision> = Vec::new();
+    for choice in &response.decisions {
+        let decision = NewDecision {
+            alternatives: choice.alternatives.clone(),
+            confidence: choice.confidence,
+            snapshot: with_resources(snapshot, &choice.resources),
+            influenced_by: numbered(&chosen, &choice.depends_on),
+            ..new_decision(
+                parent,
+                choice.kind,
+                PlanPhase::Strategize,
+                &choice.question,
+                &choice.chosen,
+                &choice.rationale,
+            )
+        };
+        chosen.push(decision);
+    }
+    chosen
+}
+
+fn steps(
+    parent: DecisionId,
+    strategy: &PlanStrategy,
+    snapshot: &ContextSnapshot,
+) -> Vec<NewDecision> {
+    let mut steps: Vec<NewDecision> = Vec::new();
+    for (number, step) in (1..).zip(&strategy.steps) {
+        let decision = NewDecision {
+            confidence: step.risk.map(|risk| 1.0 - risk),
+            snapshot: with_resources(snapshot, &step.files),
+            influenced_by: numbered(&steps, &step.after),
+            ..new_decision(
+                parent,
+                DecisionType::StrategyChoice,
+                PlanPhase::Strategize,
+                format!("What is step {number}?"),
+                &step.title,
+                &step.description,
+            )
+        };
+        steps.push(decision);
+    }
+    steps
+}
+
+/// The ids of earlier decisions by their numbers, from 1.
+fn numbered(earlier: &[NewDecision], numbers: &[usize]) -> Vec<DecisionId> {
+    numbers
+        .iter()
+        .filter_map(|number| Some(earlier.get(number.checked_sub(1)?)?.id))
+        .collect()
+}

@@ -1,0 +1,266 @@
+//! [`PlanThread`]: the conversation that the strategist, the executor and its fixes share.
+//!
+//! The executor's conversation starts with the strategist's; a step continues the step before it,
+//! and a fix continues where the executor stopped. The conversation of each run is stored
+//! completely: the earlier messages are copied when it starts (`run/agent.rs`). Steps that a
+//! rollback undid are not in it. A conversation that is too long for the model, or meant for an
+//! actor with several models, is replaced by a digest (`digest.rs`).
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use cleveragents_domain::{Message, Plan, RunId, StepKind, StepRecord};
+use cleveragents_models::{ChatMessage, UserPart};
+use cleveragents_store::{decisions, plan_steps, validations};
+use serde_json::Value;
+
+use super::actor_runner::PlanActorRunner;
+use super::digest::{DigestInputs, digest};
+use super::error::PlanError;
+use crate::answer_json::json_values;
+use crate::turn::chat_message;
+
+/// The longest conversation that is continued, in tokens, and as a percentage of the model's
+/// context window.
+const LONGEST_TOKENS: u64 = 60_000;
+const LONGEST_PERCENT: u64 = 60;
+
+/// Bytes per token, estimated low so that the number of tokens is estimated high.
+const BYTES_PER_TOKEN: usize = 3;
+
+/// Blocks of lines longer than this, in bytes, are not repeated: about 200 tokens.
+const REPEATED_BYTES: usize = 600;
+
+/// A conversation to start.
+pub(super) struct ThreadRequest<'t> {
+    /// The actor that continues the thread.
+    pub(super) actor: &'t str,
+    /// The number of its step: only steps before it count.
+    pub(super) before: u64,
+    /// The run of the same step that reported that it was blocked.
+    pub(super) blocked: Option<RunId>,
+    /// The paths that the plan has changed so far.
+    pub(super) changed: &'t [String],
+}
+
+/// The start of a conversation of a plan.
+#[derive(Debug, Default)]
+pub(super) struct PlanThread {
+    /// The run whose conversation is continued.
+    pub(super) run: Option<RunId>,
+    /// The digest of a conversation that is not continued. The prompt shows it.
+    pub(super) digest: Option<String>,
+    /// All text of the conversation or the digest.
+    text: String,
+}
+
+impl PlanThread {
+    /// Whether there is no earlier conversation.
+    pub(super) const fn is_new(&self) -> bool {
+        self.run.is_none() && self.digest.is_none()
+    }
+
+    /// Whether the conversation already shows a text.
+    pub(super) fn shows(&self, text: &str) -> bool {
+        self.text.contains(text.trim())
+    }
+
+    /// A text without long blocks of lines that the conversation already shows.
+    pub(super) fn without_repeats(&self, text: &str) -> String {
+        let known: HashSet<&str> = self.text.lines().map(str::trim).collect();
+        let mut kept = String::new();
+        let mut repeated: Vec<&str> = Vec::new();
+        for line in text.lines() {
+            if known.contains(line.trim()) {
+                repeated.push(line);
+            } else {
+                add_repeated(&mut kept, &mut repeated);
+                let _written = writeln!(kept, "{line}");
+            }
+        }
+        add_repeated(&mut kept, &mut repeated);
+        kept
+    }
+}
+
+/// Adds lines that the conversation already shows: unchanged when they are few.
+fn add_repeated(kept: &mut String, repeated: &mut Vec<&str>) {
+    let bytes: usize = repeated.iter().map(|line| line.len() + 1).sum();
+    if bytes > REPEATED_BYTES {
+        let _written = writeln!(kept, "[{} lines, the same as above]", repeated.len());
+    } else {
+        for line in repeated.iter() {
+            let _written = writeln!(kept, "{line}");
+        }
+    }
+    repeated.clear();
+}
+
+impl PlanActorRunner<'_> {
+    /// The start of the conversation of a step.
+    pub(super) fn thread(
+        &self,
+        plan: &Plan,
+        request: &ThreadRequest<'_>,
+    ) -> Result<PlanThread, PlanError> {
+        let store = &self.gates.store;
+        let steps = store.read(|reader| plan_steps::of_plan(reader, plan.id))?;
+        let runs = match request.blocked {
+            Some(run) => vec![run],
+            None => earlier_runs(&steps, request.before),
+        };
+        for run in runs {
+            let messages = self
+                .runs
+                .last_messages(run)
+                .map_err(PlanError::from_service)?;
+            if messages.is_empty() {
+                continue;
+            }
+            if self.fits(request.actor, &messages)? {
+                return Ok(PlanThread {
+                    run: Some(run),
+                    digest: None,
+                    text: text_of(&messages),
+                });
+            }
+            let (decisions, results) = store.read(|reader| {
+                Ok((
+                    decisions::of_plan(reader, plan.id)?,
+                    validations::results(reader, plan.id)?,
+                ))
+            })?;
+            let digest = digest(&DigestInputs {
+                strategy: plan.strategy.as_ref(),
+                decisions: &decisions,
+                steps: &steps,
+                messages: &messages,
+                changed: request.changed,
+                results: &results,
+            });
+            return Ok(PlanThread {
+                run: None,
+                text: digest.clone(),
+                digest: Some(digest),
+            });
+        }
+        Ok(PlanThread::default())
+    }
+
+    /// Whether an actor can continue a conversation.
+    fn fits(&self, actor: &str, messages: &[Message]) -> Result<bool, PlanError> {
+        let found = self.runtime.actor(actor).map_err(PlanError::from_service)?;
+        let Some(window) = self.runtime.input_tokens(&found.actor) else {
+            return Ok(false);
+        };
+        let limit = (window / 100 * LONGEST_PERCENT).min(LONGEST_TOKENS);
+        let bytes: usize = messages.iter().map(message_bytes).sum();
+        Ok((bytes / BYTES_PER_TOKEN) as u64 <= limit)
+    }
+}
+
+/// The runs whose conversation may be continued, newest first.
+fn earlier_runs(steps: &[StepRecord], before: u64) -> Vec<RunId> {
+    let is_thread = |step: &&StepRecord| {
+        let kind = step.kind();
+        step.number < before
+            && step.undone_by.is_none()
+            && matches!(
+                kind,
+                Some(StepKind::Strategize | StepKind::Step | StepKind::Fix | StepKind::Guidance)
+            )
+    };
+    let steps = steps.iter().filter(is_thread);
+    steps.rev().filter_map(|step| step.run).collect()
+}
+
+fn message_bytes(message: &Message) -> usize {
+    match chat_message(message) {
+        Some(ChatMessage::Assistant(answer)) => {
+            let calls = answer.calls.iter();
+            let calls: usize = calls
+                .map(|call| call.name.len() + call.arguments.len())
+                .sum();
+            let thoughts: usize = answer.reasoning.iter().map(|one| one.text.len()).sum();
+            answer.text.len() + calls + thoughts
+        }
+        _ => message.content.len(),
+    }
+}
+
+/// All text of a conversation, with the texts inside arguments and JSON answers unescaped.
+fn text_of(messages: &[Message]) -> String {
+    let mut text = String::new();
+    for message in messages {
+        match chat_message(message) {
+            Some(ChatMessage::Assistant(answer)) => {
+                add_line(&mut text, &answer.text);
+                for value in json_values(&answer.text) {
+                    add_strings(&mut text, &value);
+                }
+                for call in &answer.calls {
+                    match serde_json::from_str(&call.arguments) {
+                        Ok(value) => add_strings(&mut text, &value),
+                        Err(_) => add_line(&mut text, &call.arguments),
+                    }
+                }
+            }
+            Some(ChatMessage::Tool { results }) => {
+                for result in results {
+                    add_line(&mut text, &result.content);
+                }
+            }
+            Some(ChatMessage::User { parts }) => {
+                for part in parts {
+                    if let UserPart::Text(part) = part {
+                        add_line(&mut text, &part);
+                    }
+                }
+            }
+            None => add_line(&mut text, &message.content),
+        }
+    }
+    text
+}
+
+fn add_line(text: &mut String, more: &str) {
+    text.push_str(more);
+    text.push('\n');
+}
+
+fn add_strings(text: &mut String, value: &Value) {
+    match value {
+        Value::String(inside) => add_line(text, inside),
+        Value::Array(items) => items.iter().for_each(|item| add_strings(text, item)),
+        Value::Object(fields) => fields.values().for_each(|field| add_strings(text, field)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PlanThread;
+
+    #[test]
+    fn only_long_blocks_that_were_shown_are_left_out() {
+        let lines = |from: usize, to: usize| -> String {
+            let lines: Vec<String> = (from..to)
+                .map(|number| format!("line {number} of the output of a check\n"))
+                .collect();
+            lines.concat()
+        };
+        let thread = PlanThread {
+            text: lines(0, 50),
+            ..PlanThread::default()
+        };
+        let shown = thread.without_repeats(&format!("new first\n{}new last\n", lines(0, 50)));
+        assert_eq!(
+            shown,
+            "new first\n[50 lines, the same as above]\nnew last\n"
+        );
+        let few = format!("new first\n{}new last\n", lines(0, 5));
+        assert_eq!(thread.without_repeats(&few), few);
+        assert!(thread.shows("  line 7 of the output of a check\n"));
+        assert!(!thread.shows("line 77 of the output of a check"));
+    }
+}

@@ -1,0 +1,347 @@
+//! Compaction: when a conversation approaches the context window, the model summarizes its beginning, and later
+//! requests contain the summary instead.
+//!
+//! The messages stay in the store; a row in `context_summaries` names what its text covers. Standing instructions are
+//! sent with every request and never summarized. When the summary cannot be written, `context.rs` shortens and leaves
+//! out messages as before.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use cleveragents_domain::TurnId;
+use cleveragents_models::{AGENT_PROVIDER, ChatMessage, ChatRequest, UserPart};
+use cleveragents_store::context_summaries::{self, ContextSummary};
+
+use super::ask::{ModelAnswer, RequestBase, output_tokens};
+use super::calls::CallRunner;
+use super::context::{size, turn_size};
+use super::error::TurnError;
+use super::history::{self, PastTurn};
+use super::request::{TurnReport, TurnRequest};
+use super::service::{Running, StepCost, TurnService, storing};
+use crate::observer::{AgentEvent, NoObserver};
+
+/// The instructions for writing a summary.
+const INSTRUCTIONS: &str = include_str!("../../../prompts/summary.md");
+
+/// A conversation is compacted when it takes more than this share of the room for messages, in hundredths.
+const COMPACT_AT_PERCENT: usize = 80;
+
+/// A conversation is compacted at this size even if the window has room for more, in tokens: every request pays for it.
+const COMPACT_AT_TOKENS: usize = 120_000;
+
+/// Share of that size which stays as it is, the newest messages, in hundredths.
+const KEPT_PERCENT: usize = 25;
+
+/// Longer results and arguments are shortened for the summary, in bytes.
+const SHOWN_BYTES: usize = 2_000;
+
+/// Maximum length of a summary, in tokens.
+const SUMMARY_TOKENS: u32 = 4_096;
+
+/// Bytes per token, estimated low so that the number of tokens is estimated high.
+const BYTES_PER_TOKEN: usize = 3;
+
+/// The part of a conversation that requests contain: messages after the newest summary.
+pub(super) struct RemainingMessages {
+    pub(super) past: Vec<PastTurn>,
+    pub(super) present: Vec<Arc<ChatMessage>>,
+    /// Number of messages that the summary covers.
+    pub(super) covered: usize,
+}
+
+impl RemainingMessages {
+    /// Replaces what a summary covers by the summary.
+    pub(super) fn new(
+        past: Vec<PastTurn>,
+        running: &Running,
+        summary: Option<&ContextSummary>,
+    ) -> Self {
+        let present = running.steps.clone();
+        match summary {
+            Some(summary) => Self::after(past, present, running.turn.id, summary),
+            None => Self {
+                past,
+                present,
+                covered: 0,
+            },
+        }
+    }
+
+    fn after(
+        mut past: Vec<PastTurn>,
+        mut present: Vec<Arc<ChatMessage>>,
+        turn: TurnId,
+        summary: &ContextSummary,
+    ) -> Self {
+        let count = |past: &[PastTurn], present: &[Arc<ChatMessage>]| {
+            past.iter().map(|turn| turn.messages.len()).sum::<usize>() + present.len()
+        };
+        let before = count(&past, &present);
+        let covered = usize::try_from(summary.steps).unwrap_or(usize::MAX);
+        past.retain(|past| past.first >= summary.sequence);
+        for past in &mut past {
+            if past.turn == Some(summary.turn) {
+                remove_steps(&mut past.messages, covered);
+            }
+        }
+        if turn == summary.turn {
+            remove_steps(&mut present, covered);
+        }
+        let note = UserPart::Text(format!("{NOTE}\n\n{}", summary.text));
+        let first = past.first_mut().and_then(|turn| turn.messages.first_mut());
+        match first {
+            Some(ChatMessage::User { parts }) => parts.insert(0, note),
+            _ => {
+                if let Some(question) = present.first_mut()
+                    && let ChatMessage::User { parts } = Arc::make_mut(question)
+                {
+                    parts.insert(0, note);
+                }
+            }
+        }
+        Self {
+            covered: before - count(&past, &present),
+            past,
+            present,
+        }
+    }
+}
+
+/// Introduces a summary.
+const NOTE: &str = "(This summary replaces the beginning of the conversation. Files may have changed since: read them \
+                    again before relying on details.)";
+
+/// Removes the first steps after the question.
+fn remove_steps<T>(messages: &mut Vec<T>, steps: usize) {
+    let end = messages.len().min(steps.saturating_add(1));
+    if end > 1 {
+        messages.drain(1..end);
+    }
+}
+
+/// Where a conversation is cut: what lies before is summarized.
+#[derive(Debug, PartialEq, Eq)]
+struct CutPoint {
+    /// Number of past turns that are covered.
+    turns: usize,
+    /// Number of steps of the present turn that are covered, its question not counted.
+    steps: usize,
+}
+
+impl CutPoint {
+    /// Chooses the cut so that about `kept` tokens stay. A call stays with its result. `None` when
+    /// nothing can be covered.
+    fn choose(past: &[PastTurn], present: &[Arc<ChatMessage>], kept: usize) -> Option<Self> {
+        let mut tokens = 0;
+        // The newest exchange of the present turn always stays.
+        let mut start = present.len();
+        for (at, message) in present.iter().enumerate().skip(1).rev() {
+            tokens += size(message);
+            let begins = matches!(message.as_ref(), ChatMessage::Assistant(_));
+            if begins && (tokens <= kept || start == present.len()) {
+                start = at;
+            }
+        }
+        if start > 1 && start < present.len() {
+            return Some(Self {
+                turns: past.len(),
+                steps: start - 1,
+            });
+        }
+        let mut turns = past.len();
+        while turns > 0 && tokens + turn_size(&past[turns - 1]) <= kept {
+            turns -= 1;
+            tokens += turn_size(&past[turns]);
+        }
+        (turns > 0).then_some(Self { turns, steps: 0 })
+    }
+
+    /// The messages before the cut. The question of the present turn stays, and is shown too.
+    fn covered<'m>(
+        &self,
+        past: &'m [PastTurn],
+        present: &'m [Arc<ChatMessage>],
+    ) -> impl Iterator<Item = &'m ChatMessage> {
+        let steps = if self.steps > 0 { self.steps + 1 } else { 0 };
+        let past = past[..self.turns].iter().flat_map(|turn| &turn.messages);
+        past.chain(present.iter().take(steps).map(Arc::as_ref))
+    }
+}
+
+/// The covered part of a conversation as text for the summary.
+fn transcript(messages: &[&ChatMessage], room: usize) -> String {
+    let mut texts: Vec<String> = messages.iter().map(|message| shown(message)).collect();
+    // The newest part is the most important: the oldest texts go first when all do not fit.
+    let mut bytes: usize = texts.iter().map(String::len).sum();
+    let mut first = 0;
+    while bytes > room && first + 1 < texts.len() {
+        bytes -= texts[first].len();
+        first += 1;
+    }
+    texts.drain(..first);
+    texts.concat()
+}
+
+fn shown(message: &ChatMessage) -> String {
+    let mut text = String::new();
+    match message {
+        ChatMessage::User { parts } => {
+            let _never_fails = writeln!(text, "## User\n{}\n", history::text_of(parts));
+        }
+        ChatMessage::Assistant(answer) => {
+            let _never_fails = writeln!(text, "## Assistant\n{}", answer.text);
+            for call in &answer.calls {
+                let arguments = shortened(&call.arguments);
+                let _never_fails = writeln!(text, "Call `{}`: {arguments}", call.name);
+            }
+            text.push('\n');
+        }
+        ChatMessage::Tool { results } => {
+            for result in results {
+                let outcome = if result.is_error {
+                    "failed"
+                } else {
+                    "succeeded"
+                };
+                let content = shortened(&result.content);
+                let _never_fails = writeln!(text, "## Result ({outcome})\n{content}\n");
+            }
+        }
+    }
+    text
+}
+
+/// A text of at most [`SHOWN_BYTES`]: a quarter from its beginning, the rest from its end.
+fn shortened(text: &str) -> String {
+    if text.len() <= SHOWN_BYTES {
+        return text.to_owned();
+    }
+    let head = text.floor_char_boundary(SHOWN_BYTES / 4);
+    let tail = text.ceil_char_boundary(text.len() - SHOWN_BYTES * 3 / 4);
+    format!(
+        "{}\n[{} bytes left out]\n{}",
+        &text[..head],
+        tail - head,
+        &text[tail..]
+    )
+}
+
+impl TurnService {
+    /// Summarizes the beginning of the conversation when it has become long.
+    pub(super) fn compact(
+        &self,
+        runner: &CallRunner<'_>,
+        running: &mut Running,
+        base: &mut RequestBase,
+        report: &mut TurnReport,
+    ) -> Result<(), TurnError> {
+        let request = runner.request;
+        // An agent on another machine keeps its own conversation.
+        if request.model.name().provider() == AGENT_PROVIDER {
+            return Ok(());
+        }
+        let room = base.room(request, running);
+        let limit = (room / 100 * COMPACT_AT_PERCENT).min(COMPACT_AT_TOKENS);
+        let RemainingMessages { past, present, .. } = base.uncovered(running);
+        let present_size: usize = present.iter().map(|message| size(message)).sum();
+        let total = past.iter().map(turn_size).sum::<usize>() + present_size;
+        if total <= limit {
+            return Ok(());
+        }
+        let Some(cut) = CutPoint::choose(&past, &present, limit / 100 * KEPT_PERCENT) else {
+            return Ok(());
+        };
+        let covered: Vec<&ChatMessage> = cut.covered(&past, &present).collect();
+        let tokens_before: usize = covered.iter().map(|message| size(message)).sum();
+        let text = transcript(&covered, room / 2 * BYTES_PER_TOKEN);
+        let Some((text, cost)) = self.write_summary(runner, running, text, report)? else {
+            return Ok(());
+        };
+        let earlier_steps = match &base.summary {
+            Some(summary) if summary.turn == running.turn.id => summary.steps,
+            _ => 0,
+        };
+        let first_kept = past.get(cut.turns).map(|turn| turn.first);
+        let summary = ContextSummary {
+            sequence: first_kept.unwrap_or_else(|| base.next_sequence()),
+            turn: running.turn.id,
+            steps: earlier_steps + cut.steps as u64,
+            tokens_before: tokens_before as u64,
+            tokens_after: (text.len() / BYTES_PER_TOKEN) as u64,
+            text,
+        };
+        let (session, stored) = (running.turn.session, summary.clone());
+        let store_steps = storing(running, Some(cost));
+        self.engine.write(move |unit| {
+            store_steps(unit)?;
+            context_summaries::add(unit, session, &stored)
+        })?;
+        running.stored = running.steps.len();
+        tracing::info!(
+            %session, tokens_before = summary.tokens_before, tokens_after = summary.tokens_after,
+            "conversation compacted"
+        );
+        request.observer.event(&AgentEvent::Compacted {
+            path: None,
+            tokens_before: summary.tokens_before,
+            tokens_after: summary.tokens_after,
+        });
+        base.summary = Some(summary);
+        Ok(())
+    }
+
+    /// Lets the model write a summary. `None` when it cannot: the budget does not suffice, or the request fails.
+    fn write_summary(
+        &self,
+        runner: &CallRunner<'_>,
+        running: &mut Running,
+        transcript: String,
+        report: &mut TurnReport,
+    ) -> Result<Option<(String, StepCost)>, TurnError> {
+        let request = runner.request;
+        if !request.allowance.ask() {
+            return Ok(None);
+        }
+        let quiet = TurnRequest {
+            observer: &NoObserver,
+            ..request.clone()
+        };
+        let chat = ChatRequest {
+            system: vec![INSTRUCTIONS.to_owned()],
+            messages: vec![ChatMessage::user(transcript).into()],
+            max_output_tokens: Some(output_tokens(request).min(SUMMARY_TOKENS)),
+            stream: request.settings.stream,
+            key: Some(format!(
+                "{}-{}-summary",
+                running.turn.id,
+                running.steps.len()
+            )),
+            ..ChatRequest::default()
+        };
+        match self.call_model(runner, &quiet, running, chat, report) {
+            Ok(ModelAnswer { completion, cost }) => {
+                let text = request.redactor.text(completion.message.text.trim());
+                if text.is_empty() {
+                    // The cost of the empty answer is stored with the next step.
+                    self.engine.write({
+                        let store = storing(running, Some(cost));
+                        move |unit| store(unit)
+                    })?;
+                    running.stored = running.steps.len();
+                    return Ok(None);
+                }
+                Ok(Some((text.into_owned(), cost)))
+            }
+            Err(TurnError::Cancelled) => Err(TurnError::Cancelled),
+            Err(error @ (TurnError::Model(_) | TurnError::Budget { .. })) => {
+                tracing::warn!(%error, "summary of the conversation failed");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

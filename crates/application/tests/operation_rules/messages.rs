@@ -1,0 +1,144 @@
+//! Messages that are answered in sessions for callers from other machines.
+
+use std::sync::{Arc, Mutex};
+
+use cleveragents_application::{
+    AgentEvent, FrontEnd, MessageActor, MessageOutcome, MessageTurn, Observer, OperationError,
+};
+use cleveragents_domain::identity::Caller;
+use cleveragents_domain::{Code, Diagnose as _, SessionId};
+use serde_json::json;
+
+use crate::support::{Served, caller, served};
+
+/// Records text and calls.
+#[derive(Default)]
+struct Recorder(Mutex<String>);
+
+impl Observer for Recorder {
+    fn event(&self, event: &AgentEvent) {
+        let mut seen = self.0.lock().expect("not poisoned");
+        match event {
+            AgentEvent::Text { text, .. } => seen.push_str(text),
+            AgentEvent::ToolCallStarted { tool, .. } => seen.extend(["[", tool, "]"]),
+            _ => {}
+        }
+    }
+}
+
+impl Served {
+    fn session(&self, caller: &Caller) -> SessionId {
+        let made = self
+            .run(caller, "session/create", &json!({}))
+            .expect("made");
+        let id = made["session"]["id"].as_str().expect("an id");
+        id.parse().expect("an id")
+    }
+
+    fn answer(
+        &self,
+        caller: &Caller,
+        session: SessionId,
+        prompt: Option<&str>,
+        actor: MessageActor,
+    ) -> (Result<MessageOutcome, OperationError>, String) {
+        let recorder = Arc::new(Recorder::default());
+        let context = self.application.for_caller(caller.clone());
+        let context = context.with_front_end(FrontEnd {
+            observer: Arc::clone(&recorder) as _,
+            ..FrontEnd::default()
+        });
+        let message = MessageTurn {
+            session,
+            prompt: prompt.map(str::to_owned),
+            actor: Some(actor),
+        };
+        let outcome = message.run(&context);
+        let seen = recorder.0.lock().expect("not poisoned").clone();
+        (outcome, seen)
+    }
+}
+
+#[test]
+fn callers_from_elsewhere_choose_no_actor_of_this_machine_or_of_others() {
+    let served = served();
+    let admin = caller(&["acme=admin"]);
+    let text = "name: other/x\ntype: llm\nprovider: openai\nmodel: gpt-5\ndescription: d\n";
+    let add = json!({"text": text});
+    let other = caller(&["other=admin"]);
+    served
+        .run(&other, "registry/actor/add", &add)
+        .expect("added");
+    let answer = |caller: &Caller, actor: MessageActor| {
+        let session = served.session(&admin);
+        let (outcome, _) = served.answer(caller, session, Some("hello"), actor);
+        outcome.expect_err("no model is there").code()
+    };
+    let requested = |name: &str| MessageActor::Requested(name.to_owned());
+    for actor in [
+        "scripted/s.yaml",
+        "Scripted/s.yaml",
+        "replay/r",
+        "local/x",
+        "x",
+    ] {
+        assert_eq!(answer(&admin, requested(actor)), Code::LocalOnly, "{actor}");
+    }
+    assert_eq!(answer(&admin, requested("other/x")), Code::ActorNotFound);
+    let person = Caller::local("ada");
+    assert_ne!(
+        answer(&person, requested("scripted/s.yaml")),
+        Code::LocalOnly
+    );
+    // The configuration of the server may choose it for them.
+    let configured = MessageActor::Configured("scripted/s.yaml".to_owned());
+    assert_ne!(answer(&admin, configured), Code::LocalOnly);
+}
+
+#[test]
+fn a_turn_that_asks_waits_for_the_next_message() {
+    let served = served();
+    let script = "answers:\n\
+        - when: '^Paint the house$'\n  calls:\n  \
+        - {name: builtin/ask-user, arguments: {question: 'Which colour?', options: [red, blue]}}\n\
+        - when: 'green'\n  text: It is green now.\n\
+        - when: '^Thanks$'\n  text: You are welcome.\n";
+    std::fs::write(served.folder.path().join("script.yaml"), script).expect("written");
+    let editor = caller(&["acme=editor"]);
+    let session = served.session(&editor);
+    let answer = |prompt: Option<&str>| {
+        let actor = MessageActor::Configured("scripted/script.yaml".to_owned());
+        let (outcome, seen) = served.answer(&editor, session, prompt, actor);
+        (outcome.expect("a turn"), seen)
+    };
+
+    let (outcome, seen) = answer(Some("Paint the house"));
+    let MessageOutcome::Waiting(question) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(question.contains("Which colour?"), "{question}");
+    assert!(question.contains("- blue"), "{question}");
+    assert_eq!(seen, "[builtin/ask-user]");
+    // Resumed without an answer it still waits.
+    assert!(matches!(answer(None).0, MessageOutcome::Waiting(_)));
+    // The next message is the answer, not a new question.
+    let (outcome, _) = answer(Some("green"));
+    let green = MessageOutcome::Answered("It is green now.".to_owned());
+    assert_eq!(outcome, green);
+    let (outcome, seen) = answer(Some("Thanks"));
+    let thanks = MessageOutcome::Answered("You are welcome.".to_owned());
+    assert_eq!(outcome, thanks);
+    assert_eq!(seen, "You are welcome.");
+
+    let reference = json!({"reference": session.to_string()});
+    let listed = served.run(&editor, "session/messages", &reference);
+    let listed = listed.expect("listed");
+    let questions: Vec<&str> = listed["messages"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|message| message["role"] == "user")
+        .filter_map(|message| message["content"].as_str())
+        .collect();
+    assert_eq!(questions, ["Paint the house", "Thanks"]);
+}

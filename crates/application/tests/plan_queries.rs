@@ -1,0 +1,477 @@
+//! Queries of plans, on both databases.
+
+use std::sync::Arc;
+
+use cleveragents_application::{
+    CorrectionImpact, DecisionTree, LeaseService, PlanFailureKind, PlanListQuery, PlanQueries,
+    PlanQueryError, ProgressState, SandboxService, TreeOptions, describe_event,
+};
+use cleveragents_domain::{
+    AutomationGate, AutomationProfile, Code, DecisionType, Diagnose as _, EventKind, GateAction,
+    LeaseSubject, PlanPhase, PlanStage, PlanState, Position, StageTransition, StepState, Ttl,
+    Waiting, suggest,
+};
+use cleveragents_store::{Engine, Error, Param, Reader, Row, decisions, plans as stored};
+use cleveragents_testkit::TestDatabase;
+use cleveragents_testkit::plans::{
+    TAKEN, advance, executing, fail, new_plan, step, store, strategized, wait_for,
+};
+use serde_json::json;
+
+use ProgressState as P;
+
+fn queries(engine: &Arc<Engine>) -> (PlanQueries, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sandboxes = SandboxService::new(Arc::clone(engine), folder.path().join("sandboxes"));
+    (PlanQueries::new(Arc::clone(engine), sandboxes), folder)
+}
+
+fn gate(opens: GateAction) -> Waiting {
+    Waiting::Gate {
+        gate: AutomationGate::StartExecution,
+        opens,
+        confidence: serde_json::from_value(json!({"score": 0.5, "factors": []}))
+            .expect("a confidence"),
+        threshold: 1.0,
+    }
+}
+
+fn ids(found: &[cleveragents_domain::Plan]) -> Vec<String> {
+    found.iter().filter_map(|plan| plan.name.clone()).collect()
+}
+
+#[test]
+fn a_plan_is_found_by_its_id_the_beginning_of_it_and_its_name() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (queries, _folder) = queries(&engine);
+        let first = store(&engine, &new_plan("fix-tests-one"));
+        for reference in [
+            first.to_string(),
+            first.to_string()[..25].to_lowercase(),
+            "fix-tests-one".to_owned(),
+        ] {
+            assert_eq!(queries.resolve(&reference).expect("found").id, first);
+        }
+        assert_eq!(queries.find(None).expect("the only one").id, first);
+        let error = queries.resolve("fix-tests-on").expect_err("not that name");
+        assert_eq!(error.code(), Code::PlanNotFound);
+        assert!(
+            error
+                .hint()
+                .expect("a hint")
+                .neutral()
+                .contains("fix-tests-one")
+        );
+        // An empty plan only owns changesets, and is not shown to users.
+        let empty = store(
+            &engine,
+            &stored::NewPlan::empty(cleveragents_domain::PlanId::generate()),
+        );
+        let error = queries
+            .resolve(&empty.to_string())
+            .expect_err("none to see");
+        assert_eq!(error.code(), Code::PlanNotFound);
+
+        let second = store(&engine, &new_plan("fix-tests-one"));
+        let error = queries.resolve("fix-tests-one").expect_err("two");
+        assert_eq!(error.code(), Code::AmbiguousPlan);
+        let candidates = error.details()["candidates"].as_array().map(Vec::len);
+        assert_eq!(candidates, Some(2));
+        let error = queries.find(None).expect_err("two");
+        assert_eq!(error.code(), Code::AmbiguousPlan);
+        // One of them is finished, so the other is chosen.
+        advance(&engine, first, &[StageTransition::Cancel]);
+        assert_eq!(queries.find(None).expect("the other").id, second);
+        let error = queries
+            .only(&[PlanStage::ExecuteComplete], "to be applied")
+            .expect_err("none");
+        assert_eq!(error.code(), Code::NoPlan);
+        assert_eq!(error.to_string(), "there is no plan to be applied");
+    }
+}
+
+#[test]
+fn defect_4064_plans_are_filtered_by_the_store() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (queries, _folder) = queries(&engine);
+        let waiting = store(&engine, &new_plan("waiting"));
+        strategized(&engine, waiting);
+        wait_for(&engine, waiting, gate(GateAction::Execute));
+        let executed = store(&engine, &new_plan("executed"));
+        strategized(&engine, executed);
+        executing(&engine, executed);
+        let mut other = new_plan("other");
+        "local/review".clone_into(&mut other.action);
+        other.made_with.projects.clear();
+        store(&engine, &other);
+        let found = |query: PlanListQuery| ids(&queries.list(&query).expect("a list"));
+        let base = PlanListQuery::default;
+        assert_eq!(
+            found(base()),
+            ["other", "executed", "waiting"],
+            "newest first"
+        );
+        let phase = PlanListQuery {
+            phase: Some(PlanPhase::Strategize),
+            ..base()
+        };
+        assert_eq!(found(phase), ["other", "waiting"]);
+        let state = |state: PlanState| PlanListQuery {
+            state: Some(state),
+            ..base()
+        };
+        assert_eq!(found(state(PlanState::AwaitingInput)), ["waiting"]);
+        assert!(
+            found(state(PlanState::Complete)).is_empty(),
+            "it is shown as waiting"
+        );
+        assert_eq!(found(state(PlanState::Processing)), ["executed"]);
+        assert!(
+            found(PlanListQuery {
+                phase: Some(PlanPhase::Strategize),
+                ..state(PlanState::Applied)
+            })
+            .is_empty(),
+            "no plan can be there"
+        );
+        let project = PlanListQuery {
+            project: Some("local/shop".to_owned()),
+            ..base()
+        };
+        assert_eq!(found(project), ["executed", "waiting"]);
+        let action = PlanListQuery {
+            action: Some("local/review".to_owned()),
+            ..base()
+        };
+        assert_eq!(found(action), ["other"]);
+        let pattern = |pattern: &str| PlanListQuery {
+            pattern: Some(pattern.to_owned()),
+            ..base()
+        };
+        assert_eq!(found(pattern("^(exe|oth)")), ["other", "executed"]);
+        let error = queries.list(&pattern("(")).expect_err("no expression");
+        assert_eq!(error.code(), Code::Usage);
+        // Pending input of a cancelled plan does not matter.
+        advance(&engine, waiting, &[StageTransition::Cancel]);
+        assert!(found(state(PlanState::AwaitingInput)).is_empty());
+        assert_eq!(found(state(PlanState::Cancelled)), ["waiting"]);
+    }
+}
+
+/// Counts the statements that go through it.
+struct Counting<'r> {
+    inner: &'r mut dyn Reader,
+    statements: usize,
+}
+
+impl Reader for Counting<'_> {
+    fn dialect(&self) -> cleveragents_store::Dialect {
+        self.inner.dialect()
+    }
+
+    fn query_each(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+        each: &mut dyn FnMut(Row) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.statements += 1;
+        self.inner.query_each(sql, params, each)
+    }
+}
+
+#[test]
+fn defect_6459_a_list_takes_as_many_statements_for_many_plans_as_for_one() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let statements = || {
+        engine
+            .read(|reader| {
+                let mut counting = Counting {
+                    inner: reader,
+                    statements: 0,
+                };
+                let found = stored::list(&mut counting, &stored::PlanFilter::default())?;
+                assert!(found.iter().all(|plan| plan.made_with.projects.len() == 1));
+                Ok::<_, Error>((found.len(), counting.statements))
+            })
+            .expect("a list")
+    };
+    store(&engine, &new_plan("a"));
+    assert_eq!(statements(), (1, 1));
+    for number in 0..20 {
+        store(&engine, &new_plan(&format!("p{number}")));
+    }
+    assert_eq!(statements(), (21, 1));
+}
+
+#[test]
+fn defect_4063_a_tree_takes_as_many_statements_for_many_decisions_as_for_few() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let plan = store(&engine, &new_plan("p"));
+    let made = strategized(&engine, plan);
+    let statements = || {
+        engine
+            .read(|reader| {
+                let mut counting = Counting {
+                    inner: reader,
+                    statements: 0,
+                };
+                let found = decisions::of_plan(&mut counting, plan)?;
+                Ok::<_, Error>((found.len(), counting.statements))
+            })
+            .expect("decisions")
+    };
+    assert_eq!(statements(), (5, 2));
+    let more: Vec<_> = (0..50)
+        .map(|number| {
+            let mut one = cleveragents_testkit::plans::decision(
+                DecisionType::ToolInvocation,
+                Some(made.work),
+                &number.to_string(),
+            );
+            one.influenced_by = vec![made.root];
+            one
+        })
+        .collect();
+    cleveragents_testkit::plans::decide(&engine, plan, &more);
+    assert_eq!(statements(), (55, 2));
+}
+
+#[test]
+fn the_status_tells_phases_steps_and_what_to_do() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (queries, _folder) = queries(&engine);
+        let plan = store(&engine, &new_plan("p"));
+        let status = || {
+            queries
+                .status(queries.get(plan).expect("a plan"))
+                .expect("a status")
+        };
+        let phases = || status().progress.map(|phase| phase.state);
+        assert_eq!(phases(), [P::Queued; 3]);
+        assert_eq!(status().elapsed, None, "nothing began");
+        assert_eq!(status().next, [suggest::plan_execute(plan)]);
+        strategized(&engine, plan);
+        assert_eq!(phases(), [P::Done, P::Queued, P::Queued]);
+        wait_for(&engine, plan, gate(GateAction::Execute));
+        assert_eq!(phases(), [P::Done, P::AwaitingInput, P::Queued]);
+        assert_eq!(status().next[0], suggest::plan_approve(plan));
+        executing(&engine, plan);
+        assert_eq!(phases(), [P::Done, P::Interrupted, P::Queued]);
+        assert!(status().is_interrupted(), "no process holds its lease");
+        let leases = LeaseService::new(Arc::clone(&engine));
+        let lease = leases
+            .acquire(LeaseSubject::new("plan", plan), Ttl::default())
+            .expect("free");
+        assert_eq!(phases(), [P::Done, P::Running, P::Queued]);
+        assert_eq!(status().next, [suggest::plan_wait(plan)]);
+        let now = status();
+        assert_eq!((now.steps_done, now.steps_total), (1, 2));
+        assert_eq!(now.current_step().expect("a step").title, "Run the tests");
+        assert!(now.eta.is_some() && now.elapsed.is_some());
+        assert_eq!(now.files, None, "it has no sandbox");
+        drop(lease);
+        let first = suggest::plan_rollback(plan, "step/1");
+        let error = json!({"message": "boom", "recovery_command": first});
+        fail(&engine, plan, StageTransition::FailExecute, &error);
+        assert_eq!(phases(), [P::Done, P::Errored, P::Queued]);
+        let next = status().next;
+        assert_eq!(next[0], first);
+        assert!(next.contains(&suggest::plan_execute(plan)), "{next:?}");
+        advance(&engine, plan, &[StageTransition::Cancel]);
+        assert_eq!(phases(), [P::Done, P::Cancelled, P::Cancelled]);
+        assert!(status().next.is_empty());
+    }
+}
+
+#[test]
+fn decisions_are_drawn_explained_and_found() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (queries, _folder) = queries(&engine);
+        let plan = store(&engine, &new_plan("p"));
+        let error = queries.explain("p").expect_err("nothing is decided");
+        assert_eq!(error.code(), Code::PlanNotReady);
+        let made = strategized(&engine, plan);
+        let tree = |options| DecisionTree::new(queries.decisions(plan).expect("all"), options);
+        let shown = tree(TreeOptions::default());
+        let kinds: Vec<_> = shown
+            .nodes
+            .iter()
+            .map(|node| (node.depth, shown.decision(node).said.kind))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (0, DecisionType::PromptDefinition),
+                (1, DecisionType::InvariantEnforced),
+                (1, DecisionType::StrategyChoice),
+                (2, DecisionType::ImplementationChoice),
+            ]
+        );
+        assert_eq!((shown.summary.superseded, shown.summary.invariants), (1, 1));
+        let whole = tree(TreeOptions {
+            shows_superseded: true,
+            depth: None,
+        });
+        assert_eq!(whole.nodes.len(), 5);
+
+        let told = queries.explain(&made.invariant.to_string()).expect("told");
+        assert_eq!(told.impact.downstream_decisions, 1, "by its share only");
+        assert_eq!(told.impact.artifacts_produced, 1);
+        let told = queries.explain("p").expect("the root of the plan");
+        assert_eq!(told.decision.said.id, made.root);
+        assert_eq!(told.count, 5);
+        assert_eq!(told.impact.downstream_decisions, 3);
+        assert_eq!(told.impact.correction_impact, CorrectionImpact::Medium);
+        let told = queries.explain(&made.strategy.to_string()).expect("told");
+        let chosen: Vec<_> = told
+            .alternatives
+            .iter()
+            .map(|one| (one.index, one.description.as_str(), one.chosen))
+            .collect();
+        assert_eq!(
+            chosen,
+            [
+                (1, "Correct the sum", true),
+                (2, "Delete the test", false),
+                (3, "Skip it", false),
+            ]
+        );
+        let work = queries.explain(&made.work.to_string()).expect("told");
+        assert_eq!(work.decision.said.influenced_by, [made.invariant]);
+        let error = queries.explain("01ZZZZZZ").expect_err("neither");
+        assert_eq!(error.code(), Code::DecisionNotFound);
+        let shared = &made.root.to_string()[..6];
+        let error = queries.resolve_decision(shared).expect_err("several");
+        assert!(error.to_string().contains("several"), "{error}");
+        assert!(
+            matches!(error, PlanQueryError::DecisionNotFound { candidates, .. } if candidates.len() == 5)
+        );
+    }
+}
+
+#[test]
+fn the_log_is_read_on_without_gap_and_told_in_words() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (queries, _folder) = queries(&engine);
+        let other = store(&engine, &new_plan("other"));
+        let plan = store(&engine, &new_plan("p"));
+        strategized(&engine, plan);
+        let all = queries
+            .log(plan, Position::default(), 1_000)
+            .expect("a log");
+        assert_eq!(all[0].kind, EventKind::PlanCreated);
+        assert!(all.iter().all(|event| event.subject == plan.to_string()));
+        assert_eq!(
+            queries
+                .log(other, Position::default(), 9)
+                .expect("a log")
+                .len(),
+            1
+        );
+        let mut read = Vec::new();
+        let mut position = Position::default();
+        loop {
+            let page = queries.log(plan, position, 2).expect("a page");
+            let Some(last) = page.last() else { break };
+            position = last.position;
+            read.extend(page);
+        }
+        assert_eq!(read, all);
+        let newest = queries.newest_log(plan, 3).expect("a log");
+        assert_eq!(newest, all[all.len() - 3..]);
+        let words: Vec<_> = all.iter().map(describe_event).collect();
+        assert_eq!(words[0], ("created", "from local/fix-tests: p".to_owned()));
+        let moved = words.last().expect("a move");
+        assert_eq!(
+            *moved,
+            (
+                "state",
+                "strategize/processing → strategize/complete".to_owned()
+            )
+        );
+        for event in &all {
+            let (what, _) = describe_event(event);
+            assert_ne!(what, event.kind.as_str(), "an event without words");
+        }
+    }
+}
+
+#[test]
+fn everything_that_went_wrong_is_listed_in_order() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (queries, _folder) = queries(&engine);
+        let plan = store(&engine, &new_plan("p"));
+        let made = strategized(&engine, plan);
+        executing(&engine, plan);
+        step(
+            &engine,
+            plan,
+            "fix/1",
+            "Fix",
+            Some((StepState::Failed, "no luck")),
+        );
+        let mut recovery = cleveragents_testkit::plans::decision(
+            DecisionType::ErrorRecovery,
+            Some(made.strategy),
+            "Try again",
+        );
+        recovery.phase = PlanPhase::Execute;
+        cleveragents_testkit::plans::decide(&engine, plan, &[recovery]);
+        fail(
+            &engine,
+            plan,
+            StageTransition::FailExecute,
+            &json!({"message": "boom"}),
+        );
+        let failures = queries
+            .failures(queries.get(plan).expect("a plan"))
+            .expect("the failures");
+        let kinds: Vec<_> = failures.history.iter().map(|one| one.kind).collect();
+        assert_eq!(kinds, [PlanFailureKind::Step, PlanFailureKind::Recovery]);
+        assert_eq!(failures.history[0].message, "no luck");
+        assert_eq!(failures.error.expect("an error")["message"], "boom");
+        assert_eq!(failures.recovery[0], suggest::plan_execute(plan));
+    }
+}
+
+#[test]
+fn guards_are_those_of_the_profile_as_it_was_and_the_tighter_cost_counts() {
+    let database = TestDatabase::sqlite();
+    let engine = database.open();
+    let (queries, _folder) = queries(&engine);
+    let mut profile = AutomationProfile::find_built_in("cautious").expect("built in");
+    profile.guards = Some(cleveragents_domain::AutomationGuard {
+        tool_denylist: vec!["builtin/shell".to_owned()],
+        max_total_cost: Some(cleveragents_domain::MicroUsd(500_000)),
+        max_tool_calls_per_step: Some(7),
+        ..Default::default()
+    });
+    let mut new = new_plan("p");
+    new.made_with.profile.snapshot = profile.clone();
+    let plan = store(&engine, &new);
+    strategized(&engine, plan);
+    executing(&engine, plan);
+    database.meddle(TAKEN);
+    let guard = queries
+        .guard(queries.get(plan).expect("a plan"))
+        .expect("guards");
+    assert_eq!(guard.profile, Some(profile));
+    assert_eq!(guard.guards.tool_denylist, ["builtin/shell"]);
+    assert_eq!(guard.max_cost.map(|most| most.0), Some(500_000));
+    assert_eq!(guard.spent.cost.0, 12_500);
+    assert_eq!(guard.spent.tool_calls_in_step, Some(0));
+    let other = store(&engine, &new_plan("q"));
+    let guard = queries
+        .guard(queries.get(other).expect("a plan"))
+        .expect("guards");
+    assert_eq!(guard.max_cost.map(|most| most.0), Some(2_000_000));
+}

@@ -1,0 +1,230 @@
+//! Long conversations: summaries instead of lost messages.
+
+use std::sync::{Arc, Mutex};
+
+use cleveragents_application::{AgentEvent, Observer, TurnSettings};
+use cleveragents_models::{
+    AssistantMessage, CancellationToken, Capabilities, ChatRequest, Completion, ErrorKind,
+    EventStream, Model, ModelError, ModelName, Price, StopReason, StreamEvent, ToolCall, Usage,
+};
+use cleveragents_store::context_summaries;
+use cleveragents_testkit::TestDatabase;
+use futures_util::StreamExt as _;
+use serde_json::json;
+
+use crate::support::{How, Person, Talk};
+
+/// Window of the model, in tokens.
+const WINDOW: u64 = 12_000;
+
+const SUMMARY: &str = "SUMMARY: rule 7 holds";
+
+fn settings() -> TurnSettings {
+    TurnSettings {
+        context_tokens: Some(WINDOW),
+        max_output_tokens: Some(1_000),
+        ..TurnSettings::default()
+    }
+}
+
+/// A model that remembers its requests. It writes a fixed summary, makes calls, and then answers.
+struct Speaker {
+    name: ModelName,
+    /// Number of answers with a call, before the answer in text.
+    calls: usize,
+    text: String,
+    can_summarize: bool,
+    asked: Mutex<Vec<ChatRequest>>,
+}
+
+impl Speaker {
+    fn new(calls: usize, text: impl Into<String>) -> Arc<Self> {
+        Arc::new(Self {
+            name: "test/speaker".parse().expect("a name"),
+            calls,
+            text: text.into(),
+            can_summarize: true,
+            asked: Mutex::default(),
+        })
+    }
+
+    /// The requests: those for a summary, and the others.
+    fn requests(&self) -> (Vec<ChatRequest>, Vec<ChatRequest>) {
+        let asked = self.asked.lock().expect("fine");
+        asked.iter().cloned().partition(is_summary)
+    }
+}
+
+impl Model for Speaker {
+    fn name(&self) -> &ModelName {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn price(&self) -> Option<Price> {
+        None
+    }
+
+    fn stream(&self, request: ChatRequest, _cancel: CancellationToken) -> EventStream {
+        let mut asked = self.asked.lock().expect("fine");
+        let number = asked.iter().filter(|request| !is_summary(request)).count();
+        let mut message = AssistantMessage::default();
+        if is_summary(&request) {
+            SUMMARY.clone_into(&mut message.text);
+        } else if number < self.calls {
+            message.calls.push(ToolCall {
+                id: format!("call-{number}"),
+                name: "read_file".to_owned(),
+                arguments: json!({"path": "big.txt", "limit": 300 + number}).to_string(),
+                signature: None,
+            });
+        } else {
+            message.text.clone_from(&self.text);
+        }
+        let event = if is_summary(&request) && !self.can_summarize {
+            Err(ModelError::new(ErrorKind::BadRequest, &self.name, "no"))
+        } else {
+            Ok(StreamEvent::Finished(Box::new(Completion {
+                message,
+                usage: Usage::default(),
+                cost_micro_usd: None,
+                stop: StopReason::EndTurn,
+                model: self.name.clone(),
+                attempts: 1,
+            })))
+        };
+        asked.push(request);
+        futures_util::stream::iter([event]).boxed()
+    }
+}
+
+/// Whether a request asks for a summary.
+fn is_summary(request: &ChatRequest) -> bool {
+    request.system.concat().contains("You write the summary")
+}
+
+fn bytes(request: &ChatRequest) -> usize {
+    let messages = request.messages.iter();
+    messages
+        .map(|message| serde_json::to_string(message).expect("JSON").len())
+        .sum()
+}
+
+#[derive(Default)]
+struct Compactions(Mutex<Vec<(u64, u64)>>);
+
+impl Observer for Compactions {
+    fn event(&self, event: &AgentEvent) {
+        if let AgentEvent::Compacted {
+            tokens_before,
+            tokens_after,
+            ..
+        } = event
+        {
+            let mut seen = self.0.lock().expect("fine");
+            seen.push((*tokens_before, *tokens_after));
+        }
+    }
+}
+
+#[test]
+fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
+    for database in TestDatabase::each() {
+        let talk = Talk::new(&database);
+        let person = Person::absent();
+        let observer = Compactions::default();
+        let model = Speaker::new(0, "a".repeat(600));
+        for turn in 0..300 {
+            let question = format!("question {turn} {}", "q".repeat(300));
+            let mut how = How::asking(&question, &person);
+            how.in_sandbox = false;
+            how.settings = settings();
+            how.observer = &observer;
+            let speaker: Arc<dyn Model> = Arc::<Speaker>::clone(&model);
+            talk.tell_to(speaker, how).expect("answered");
+        }
+        let (summaries, questions) = model.requests();
+        assert_eq!(questions.len(), 300);
+        assert!(!summaries.is_empty());
+        for request in &questions {
+            assert!(bytes(request) < usize::try_from(WINDOW).expect("small") * 4);
+            assert!(request.system.concat().contains("You are a test."));
+        }
+        // From the first summary on, every request contains the newest one.
+        let last = serde_json::to_string(&questions[299].messages).expect("JSON");
+        assert!(last.contains(SUMMARY), "{last}");
+        assert!(last.contains("question 299"));
+        assert!(!last.contains("earlier messages of this conversation are left out"));
+        // The mean size of requests no longer grows.
+        let mean = |range: &[ChatRequest]| range.iter().map(bytes).sum::<usize>() / range.len();
+        let (middle, end) = (mean(&questions[100..200]), mean(&questions[200..300]));
+        assert!(end < middle * 5 / 4, "{middle} then {end} bytes a request");
+        // The store has the whole conversation.
+        assert_eq!(talk.messages().len(), 600);
+        let stored = talk
+            .engine
+            .read(|reader| context_summaries::of_session(reader, talk.session))
+            .expect("read");
+        assert_eq!(stored.len(), summaries.len());
+        assert_eq!(observer.0.lock().expect("fine").len(), summaries.len());
+        assert!(
+            stored
+                .iter()
+                .all(|row| row.tokens_after < row.tokens_before)
+        );
+    }
+}
+
+#[test]
+fn a_long_turn_is_compacted_while_it_runs() {
+    let database = TestDatabase::sqlite();
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    std::fs::write(talk.real().join("big.txt"), "line of text\n".repeat(400)).expect("a file");
+    let model = Speaker::new(12, "done");
+    let mut how = How::asking("Read it often.", &person);
+    how.settings = settings();
+    let speaker: Arc<dyn Model> = Arc::<Speaker>::clone(&model);
+    let report = talk.tell_to(speaker, how).expect("answered");
+    assert_eq!(report.answer, "done");
+    let (summaries, others) = model.requests();
+    assert!(!summaries.is_empty());
+    let last = serde_json::to_string(&others.last().expect("a request").messages).expect("JSON");
+    assert!(last.contains(SUMMARY), "{last}");
+    assert!(last.contains("Read it often."));
+    // Question, 12 calls with their results, and the answer.
+    assert_eq!(talk.messages().len(), 1 + 12 * 2 + 1);
+    // The next turn starts with the summary too.
+    let model = Speaker::new(0, "fine");
+    let mut how = How::asking("And now?", &person);
+    how.settings = settings();
+    let speaker: Arc<dyn Model> = Arc::<Speaker>::clone(&model);
+    talk.tell_to(speaker, how).expect("answered");
+    let (_, others) = model.requests();
+    let text = serde_json::to_string(&others[0].messages).expect("JSON");
+    assert!(text.contains(SUMMARY), "{text}");
+    assert!(text.contains("Read it often."), "questions stay");
+}
+
+#[test]
+fn a_summary_that_fails_does_not_fail_the_turn() {
+    let database = TestDatabase::sqlite();
+    let talk = Talk::new(&database);
+    let person = Person::absent();
+    let mut model = Speaker::new(0, "a".repeat(3_000));
+    Arc::get_mut(&mut model).expect("one owner").can_summarize = false;
+    for turn in 0..30 {
+        let question = format!("question {turn}");
+        let mut how = How::asking(&question, &person);
+        how.in_sandbox = false;
+        how.settings = settings();
+        let speaker: Arc<dyn Model> = Arc::<Speaker>::clone(&model);
+        talk.tell_to(speaker, how).expect("answered");
+    }
+    let (summaries, others) = model.requests();
+    assert!(!summaries.is_empty());
+    assert_eq!((others.len(), talk.messages().len()), (30, 60));
+}

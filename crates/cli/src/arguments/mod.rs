@@ -1,0 +1,608 @@
+//! Command-line arguments as clap types; doc comments are the help texts.
+
+mod action;
+mod actor;
+mod automation;
+mod invariant;
+mod mcp;
+mod model;
+mod plan;
+mod plan_work;
+mod project;
+mod resource;
+mod run;
+mod safety;
+mod sandbox;
+mod serve;
+mod server;
+mod skill;
+mod tool;
+mod turn;
+mod validation;
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::action::Action;
+pub(crate) use self::actor::{Actor, ActorContext, ActorRun, Drawing, RoleName, WhichContext};
+pub(crate) use self::automation::AutomationProfile;
+pub(crate) use self::invariant::{Invariant, InvariantPlaces};
+pub(crate) use self::mcp::{Mcp, McpAdd};
+pub(crate) use self::model::{Model, ModelKey, ModelTest};
+pub(crate) use self::plan::{
+    PhaseName, PlanCheckpoint, PlanCommand, PlanList, PlanLog, PlanTree, StateName,
+    StrategyDocument, TreeDrawing,
+};
+pub(crate) use self::plan_work::{
+    Do, Plan, PlanApply, PlanChoices, PlanExecute, PlanUse, PlanWork, Worker,
+};
+pub(crate) use self::project::{Project, ProjectCreate};
+pub(crate) use self::resource::{Resource, ResourceAdd, ResourceType};
+pub(crate) use self::run::{Run, RunList, RunResume, RunStateName};
+pub(crate) use self::safety::{Safety, SafetyOptions};
+pub(crate) use self::serve::{ConformanceProfile, Serve};
+pub(crate) use self::server::{Audit, AuditList, Server, ServerConnect, Token, TokenCreate};
+pub(crate) use self::skill::{Skill, SkillAdd};
+pub(crate) use self::tool::{
+    CallOutcomeName, Permission, SchemaOf, Tool, ToolCallShow, ToolCalls, ToolKind, ToolList,
+    ToolRun, ToolSource,
+};
+pub(crate) use self::turn::{Chat, TurnOptions};
+pub(crate) use self::validation::{
+    Validation, ValidationAttach, ValidationAttachments, ValidationRun,
+};
+use crate::output::Format;
+
+pub(crate) use sandbox::{
+    ApplyAs, Sandbox, SandboxApply, SandboxCreate, SandboxDiff, SandboxExec, SandboxQuery,
+    SandboxRollback,
+};
+
+/// Formats of reports and of exported documents.
+fn formats() -> PossibleValuesParser {
+    let documents = ["markdown", "md"].map(|name| PossibleValue::new(name).hide(true));
+    PossibleValuesParser::new(
+        Format::NAMES
+            .map(PossibleValue::new)
+            .into_iter()
+            .chain(documents),
+    )
+}
+
+/// Run AI agents on real code with isolation, a log, rollback and safe concurrency
+#[derive(Debug, Parser)]
+#[command(
+    name = "agents",
+    version,
+    propagate_version = false,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  agents demo                                  run a whole plan in a temporary folder, without a key
+  agents do 'fix the failing test'             run a one-off task in a copy of this folder, review, apply
+  agents plan list                             list plans, newest first
+  agents session create --name weekly          start a conversation
+  agents session append weekly --role user Hi  add a message
+  agents sandbox create fix --path .           create a sandbox of this folder
+  agents actor run --config review.yaml Hello  run a graph of models and tools, step by step
+  agents --format json session list            one JSON document for programs
+  agents -v do 'fix the failing test'          log model calls, tool calls and steps to standard error
+  CLEVERAGENTS_LOG=info,cleveragents_store=debug agents info   choose what is logged (docs/how-to/logs.md)
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 user input required,
+130 interrupted"
+)]
+pub(crate) struct Arguments {
+    /// Output format: rich, color, table, plain, json or yaml
+    #[arg(long, short = 'f', global = true, value_name = "FORMAT", hide_possible_values = true,
+          value_parser = formats())]
+    pub(crate) format: Option<String>,
+
+    /// Database to use instead of the configured one
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
+
+    /// Run the command on this machine even when a server is connected
+    #[arg(long, global = true)]
+    pub(crate) local: bool,
+
+    /// Log progress to standard error; -vv also logs details for maintainers
+    #[arg(short = 'v', global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbosity: u8,
+
+    /// Append the log to this file, rotated daily
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) log_file: Option<String>,
+
+    /// Format of the log: text or json (one object per line)
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// Moves global options that follow the flags of a resource type, where only `resource add`
+    /// sees them, to `self`.
+    pub(crate) fn with_trailing_options(mut self) -> Result<Self, clap::Error> {
+        if let Command::Resource(Resource::Add(add)) = &mut self.command {
+            let trailing = resource::TrailingArguments::parse(std::mem::take(&mut add.rest))?;
+            add.rest = trailing.rest;
+            self.format = trailing.format.or(self.format);
+            self.database_url = trailing.database_url.or(self.database_url);
+            self.log_file = trailing.log_file.or(self.log_file);
+            self.log_format = trailing.log_format.or(self.log_format);
+            self.verbosity = trailing.verbosity.max(self.verbosity);
+        }
+        Ok(self)
+    }
+
+    /// Log filter that `-v` selects.
+    pub(crate) const fn log_filter(&self) -> Option<&'static str> {
+        match self.verbosity {
+            0 => None,
+            1 => Some(crate::logging::VERBOSE),
+            _ => Some(crate::logging::VERY_VERBOSE),
+        }
+    }
+
+    /// Format of the report. `markdown` selects the document of an export instead.
+    pub(crate) fn report_format(&self) -> Option<Format> {
+        self.format.as_deref().and_then(|name| name.parse().ok())
+    }
+
+    pub(crate) fn asks_for_markdown(&self) -> bool {
+        matches!(self.format.as_deref(), Some("markdown" | "md"))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a whole plan on an example project in a temporary folder, without a key
+    Demo,
+    /// Create the home folder, configuration file and database
+    Init(Init),
+    /// Show the versions of the program and its components
+    Version,
+    /// Show paths, versions and record counts
+    Info,
+    /// Check home, configuration and database, and repair problems
+    Diagnostics(Diagnostics),
+    /// Read and change the configuration
+    #[command(subcommand)]
+    Config(Config),
+    /// Chat with a model that calls tools
+    Chat(Chat),
+    /// Manage and run actors: models, tools and graphs of them
+    #[command(subcommand)]
+    Actor(Actor),
+    /// Manage MCP servers and their tools
+    #[command(subcommand)]
+    Mcp(Mcp),
+    /// Show, resume, cancel and replay runs of actors
+    #[command(subcommand)]
+    Run(Run),
+    /// Create plans, execute them in a sandbox and apply them atomically
+    #[command(subcommand)]
+    Plan(Plan),
+    /// Run a one-off task in this folder
+    Do(Do),
+    /// Run queued plans in the background
+    Worker(Worker),
+    /// Manage conversations and their messages
+    #[command(subcommand)]
+    Session(Session),
+    /// Manage resources that plans work on: repositories, folders, databases
+    #[command(subcommand)]
+    Resource(Resource),
+    /// Manage projects, which group resources
+    #[command(subcommand)]
+    Project(Project),
+    /// Manage actions, the templates of plans
+    #[command(subcommand)]
+    Action(Action),
+    /// Manage invariants: constraints that every plan must respect
+    #[command(subcommand)]
+    Invariant(Invariant),
+    /// Work in isolated copies and apply the result atomically
+    #[command(subcommand)]
+    Sandbox(Sandbox),
+    /// List, test and configure models
+    #[command(subcommand)]
+    Model(Model),
+    /// List, register and call tools
+    #[command(subcommand)]
+    Tool(Tool),
+    /// Manage skills: groups of tools, and folders of instructions
+    #[command(subcommand)]
+    Skill(Skill),
+    /// Manage permission rules for tool calls
+    #[command(subcommand)]
+    Permission(Permission),
+    /// Show the safety limits of tool calls and where they are set
+    #[command(subcommand, alias = "safety-profile")]
+    Safety(Safety),
+    /// Manage validations, which check the results of plans
+    #[command(subcommand)]
+    Validation(Validation),
+    /// Manage automation profiles, which set where plans ask for approval
+    #[command(subcommand)]
+    AutomationProfile(AutomationProfile),
+    /// Print the JSON schema of a file format, for editors
+    #[command(after_help = "Example:
+  agents schema tool > tool.schema.json
+
+For the YAML language server, start a tool file with:
+  # yaml-language-server: $schema=tool.schema.json")]
+    Schema {
+        /// File format
+        #[arg(value_name = "NAME", value_enum)]
+        of: SchemaOf,
+    },
+    /// Check and maintain the database
+    #[command(subcommand)]
+    Db(Db),
+    /// Remove expired data
+    #[command(subcommand)]
+    Cleanup(Cleanup),
+    /// Serve the HTTP API and A2A
+    Serve(Serve),
+    /// Connect commands to a server
+    #[command(subcommand)]
+    Server(Server),
+    /// Manage access tokens of a server
+    #[command(subcommand)]
+    Token(Token),
+    /// Show and verify the audit log
+    #[command(subcommand)]
+    Audit(Audit),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:
+  agents completion bash > ~/.local/share/bash-completion/completions/agents")]
+    Completion {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without --force, existing files stay unchanged. With --force, the current database and
+configuration are moved to a folder below backups/ in the home folder, never deleted."
+)]
+pub(crate) struct Init {
+    /// Reset: move existing data to backups/ first
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Do not ask for confirmation
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Diagnostics {
+    /// Repair problems; deletes nothing
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Show the value of a key and where it comes from
+    Get {
+        /// Key, such as core.format
+        key: String,
+        /// Show the value at every level
+        #[arg(long)]
+        verbose: bool,
+    },
+    /// Set a key
+    #[command(after_help = "Examples:
+  agents config set core.format json
+  agents config set --project session.max-message-bytes 65536")]
+    Set {
+        /// Key, such as core.format
+        key: String,
+        /// New value
+        value: String,
+        /// Set it in ./.cleveragents/config.toml, for this folder only
+        #[arg(long)]
+        project: bool,
+    },
+    /// Remove a key, so that the next level applies
+    Unset {
+        /// Key, such as core.format
+        key: String,
+        /// Remove it from ./.cleveragents/config.toml
+        #[arg(long)]
+        project: bool,
+    },
+    /// List every key with its value and where it comes from
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// Create a session
+    Create(SessionCreate),
+    /// List sessions
+    List(SessionList),
+    /// Show a session and its last messages
+    Show {
+        #[command(flatten)]
+        session: SessionReference,
+        /// Number of recent messages to show
+        #[arg(long, default_value_t = 10, value_name = "N")]
+        recent: u64,
+    },
+    /// Add a message, or a stream of messages, to a session
+    Append(SessionAppend),
+    /// List the messages of a session in order
+    Messages(SessionMessages),
+    /// Rename a session
+    Rename {
+        #[command(flatten)]
+        session: SessionReference,
+        /// New name, one line of text
+        name: String,
+        /// Rename only if the session still has this version
+        #[arg(long, value_name = "VERSION")]
+        if_version: Option<u64>,
+    },
+    /// Delete a session and its messages
+    Delete {
+        #[command(flatten)]
+        session: SessionReference,
+        /// Do not ask for confirmation
+        #[arg(long, short = 'y')]
+        yes: bool,
+    },
+    /// Export a session to a file or to standard output
+    Export(SessionExport),
+    /// Create a session from an exported file
+    Import(SessionImport),
+    /// Create a session from the first messages of another
+    Fork {
+        #[command(flatten)]
+        session: SessionReference,
+        /// Last message to copy; all when not given
+        #[arg(long, value_name = "SEQ")]
+        at: Option<u64>,
+        /// Name of the new session
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Search all messages
+    Search(SessionSearch),
+    /// Send a message to a model, which may call tools
+    Tell(Box<SessionTell>),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Tools run in a sandbox: --sandbox, or one created from the project's resources and named
+after the session. Your own files change only when you apply it: `agents sandbox diff NAME`,
+`agents sandbox apply NAME`. Without a sandbox, tools cannot read or change files.
+
+Examples:
+  agents session tell --session weekly \"What did we decide on Tuesday?\"
+  agents session tell --session weekly --project local/shop --stream \"Add a test for the basket\"
+  git diff | agents session tell --session review --actor anthropic/claude-sonnet-4-5 -
+  agents session tell --session weekly --resume"
+)]
+pub(crate) struct SessionTell {
+    /// Session: id, prefix of at least 6 characters, or name
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: String,
+    /// Stream the answer
+    #[arg(long)]
+    pub(crate) stream: bool,
+    #[command(flatten)]
+    pub(crate) turn: TurnOptions,
+    /// Resume the interrupted turn
+    #[arg(long, conflicts_with = "prompt")]
+    pub(crate) resume: bool,
+    /// Message, `-` for standard input
+    #[arg(value_name = "PROMPT", required_unless_present = "resume")]
+    pub(crate) prompt: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionReference {
+    /// Session: id, prefix of at least 6 characters, or name
+    #[arg(value_name = "SESSION")]
+    pub(crate) reference: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  agents session create --name weekly-planning --actor local/orchestrator")]
+pub(crate) struct SessionCreate {
+    /// Name, one line of text
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Actor that answers, such as local/orchestrator or openai/gpt-5
+    #[arg(long)]
+    pub(crate) actor: Option<String>,
+    /// Namespace, `local` when not given
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agents session list --sort messages --limit 10
+  agents session list --name planning --since 2026-01-01T00:00:00Z")]
+pub(crate) struct SessionList {
+    /// Only sessions whose name contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+    /// Only sessions with this actor
+    #[arg(long)]
+    pub(crate) actor: Option<String>,
+    /// Only sessions in this namespace
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+    /// Only sessions changed at or after this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<cleveragents_domain::Timestamp>,
+    /// Sort key
+    #[arg(long, value_enum, default_value_t = SessionSort::Updated)]
+    pub(crate) sort: SessionSort,
+    /// Reverse the order
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// Maximum number of results; all when not given
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Number of results to skip
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SessionSort {
+    Updated,
+    Created,
+    Name,
+    Messages,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With --jsonl each line is one message, {\"content\": …, \"role\": …, \"metadata\": …} with the last
+two optional, and the command writes one acknowledgement {\"sequence\": N, \"message_id\": …} per line as
+soon as the message is durable. An invalid line ends the stream; messages before it are kept.
+
+Examples:
+  agents session append weekly --role user 'Where do we stand?'
+  git log -1 | agents session append weekly --role tool -
+  producer | agents session append weekly --jsonl -"
+)]
+pub(crate) struct SessionAppend {
+    #[command(flatten)]
+    pub(crate) session: SessionReference,
+    /// Role: user, assistant, system or tool
+    #[arg(long, default_value = "user")]
+    pub(crate) role: String,
+    /// Metadata of the message, a JSON object
+    #[arg(long, value_name = "JSON", conflicts_with = "jsonl")]
+    pub(crate) metadata: Option<String>,
+    /// Read messages from a JSON Lines file, `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) jsonl: Option<PathBuf>,
+    /// Text, `-` for standard input
+    #[arg(
+        value_name = "TEXT",
+        conflicts_with = "jsonl",
+        required_unless_present = "jsonl"
+    )]
+    pub(crate) text: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example, page by page:
+  agents session messages weekly --limit 100
+  agents session messages weekly --after 99 --limit 100")]
+pub(crate) struct SessionMessages {
+    #[command(flatten)]
+    pub(crate) session: SessionReference,
+    /// Only messages after this number
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) after: Option<u64>,
+    /// Maximum number of results; all when not given
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without --output, standard output receives the document and nothing else.
+
+Examples:
+  agents session export weekly --output weekly.json
+  agents session export weekly --as markdown > weekly.md"
+)]
+pub(crate) struct SessionExport {
+    #[command(flatten)]
+    pub(crate) session: SessionReference,
+    /// Output file, `-` for standard output
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Document format: json can be imported, markdown is for reading
+    #[arg(long = "as", value_enum, value_name = "DOCUMENT")]
+    pub(crate) document: Option<ExportDocument>,
+    /// Overwrite the file if it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportDocument {
+    Json,
+    #[value(alias = "md")]
+    Markdown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionImport {
+    /// File that `session export` wrote, `-` for standard input
+    #[arg(long, short = 'i', value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// Import an edited file that no longer matches its checksum
+    #[arg(long)]
+    pub(crate) unverified: bool,
+    /// Namespace of the new session; that of the file when not given
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Messages must contain all words. Quotes match a phrase, a trailing star matches a prefix.
+
+Examples:
+  agents session search race condition
+  agents session search '\"engine cache\" lock*' --role user"
+)]
+pub(crate) struct SessionSearch {
+    /// Search terms
+    #[arg(required = true, value_name = "WORDS")]
+    pub(crate) query: Vec<String>,
+    /// Only in this session
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+    /// Only messages of this role
+    #[arg(long)]
+    pub(crate) role: Option<String>,
+    /// Maximum number of results
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) limit: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Db {
+    /// Show backend, schema version and size of the database
+    Status,
+    /// Migrate the schema to the current version
+    Upgrade,
+    /// Check integrity and constraints
+    Check,
+    /// Reclaim unused space
+    Vacuum,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cleanup {
+    /// List what `cleanup run` would remove
+    Status,
+    /// Remove expired data
+    Run {
+        /// Only list what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
+}

@@ -1,0 +1,394 @@
+//! `chat`: a conversation at a terminal, or one whose messages a program writes to standard input.
+//!
+//! Every message is a turn of [`Conversation`], as in `session tell`. Lines that start with `/` are
+//! commands of the chat ([`command`]); most run the corresponding command of the program. A failed
+//! turn does not end the chat.
+
+mod act;
+mod command;
+mod editor;
+mod input;
+mod remote;
+mod screen;
+mod signals;
+
+use std::io::{IsTerminal as _, stderr, stdin, stdout};
+
+use cleveragents_application::session_operations::{TurnMode, TurnResult};
+use cleveragents_application::{Conversation, ConversationTurn, SessionService};
+use cleveragents_domain::{CheckpointNumber, Code, SandboxId, Session, SessionName};
+use cleveragents_models::ModelName;
+
+use self::editor::Editor;
+use self::input::{PipeReader, Reading};
+use self::screen::Screen;
+use self::signals::Stopper;
+use crate::arguments::Chat as Arguments;
+use crate::commands::terminal::{self, Terminal};
+use crate::commands::turn_view::short;
+use crate::context::Context;
+use crate::output::{CommandError, Format, Report, Timing};
+
+/// Number of messages to show when a session is continued.
+const RECENT: u64 = 6;
+
+/// Maximum length of a session name that is derived from a message.
+const LONGEST_NAME: usize = 60;
+
+pub(crate) fn run(context: &Context, arguments: Arguments) -> Result<Report, CommandError> {
+    if context.connection.is_some() {
+        return remote::run(context, arguments);
+    }
+    let conversation = context.conversation(&arguments.turn)?;
+    let sessions = conversation.sessions().clone();
+    let session = arguments
+        .session
+        .map(|reference| sessions.get(sessions.resolve(&reference)?))
+        .transpose()?;
+    let is_dumb = context
+        .environment
+        .text("TERM")
+        .is_some_and(|term| term == "dumb");
+    let is_talk = stdin().is_terminal()
+        && stdout().is_terminal()
+        && context.printer.format().is_human()
+        && !is_dumb;
+    let stopper = Stopper::watch(is_talk)?;
+    let mut chat = Chat {
+        screen: Screen::new(context.printer),
+        context,
+        conversation,
+        sessions,
+        session,
+        name: None,
+        last: Last::default(),
+        undo: None,
+        failed: None,
+        stopper,
+        is_talk,
+    };
+    let mut source = if is_talk {
+        let redactor = chat.conversation.runtime().redactor();
+        Source::Editor(Box::new(Editor::new(context, redactor)?))
+    } else {
+        Source::Pipe(PipeReader::new(context.settings.max_message_bytes()))
+    };
+    chat.greet()?;
+    chat.talk(&mut source)?;
+    chat.print_farewell();
+    let code = chat.failed.filter(|_| !is_talk).unwrap_or(0);
+    Ok(Report::written("chat", code))
+}
+
+/// Where messages come from.
+enum Source {
+    Editor(Box<Editor>),
+    Pipe(PipeReader),
+}
+
+/// Next action of the chat loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    /// Read a message of several lines.
+    Multi,
+    Leave,
+}
+
+/// Last message and answer.
+#[derive(Default)]
+struct Last {
+    question: Option<String>,
+    answer: Option<String>,
+}
+
+struct Chat<'c> {
+    context: &'c Context,
+    conversation: Conversation,
+    sessions: SessionService,
+    /// Created with the first message if no session was given.
+    session: Option<Session>,
+    /// Name for the session that is not created yet.
+    name: Option<SessionName>,
+    last: Last,
+    /// The sandbox and its checkpoint before the last turn that changed it, for `/undo`.
+    undo: Option<(String, CheckpointNumber)>,
+    /// Exit code of the last failure.
+    failed: Option<u8>,
+    screen: Screen,
+    stopper: Stopper,
+    /// Whether a user types at a terminal.
+    is_talk: bool,
+}
+
+impl Chat<'_> {
+    fn talk(&mut self, source: &mut Source) -> Result<(), CommandError> {
+        let mut reading = Reading::Usual;
+        let mut is_leaving = false;
+        while !self.stopper.is_leaving() {
+            let read = match source {
+                Source::Pipe(piped) => piped.next(reading),
+                Source::Editor(editor) => {
+                    editor.set_session_names(self.session_names());
+                    editor.next(&self.prompt(reading), reading)
+                }
+            };
+            reading = Reading::Usual;
+            let text = match read {
+                Ok(input::ReadOutcome::Text(text)) => text,
+                Ok(input::ReadOutcome::Interrupted) if is_leaving => break,
+                Ok(input::ReadOutcome::Interrupted) => {
+                    is_leaving = true;
+                    self.screen.note("Ctrl-C again, Ctrl-D or /exit leaves");
+                    continue;
+                }
+                Ok(input::ReadOutcome::Kept(text, note)) => {
+                    self.screen.note(note);
+                    text
+                }
+                Ok(input::ReadOutcome::End) => break,
+                Err(error) if error.code() == Code::InvalidUtf8 => {
+                    self.fail(&error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            is_leaving = false;
+            match self.handle_input(&text) {
+                Ok(Flow::Continue) => {}
+                Ok(Flow::Multi) => {
+                    self.screen
+                        .note("write your message; end it with a line /end");
+                    reading = Reading::Multi;
+                }
+                Ok(Flow::Leave) => break,
+                Err(error) => self.fail(&error),
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_input(&mut self, text: &str) -> Result<Flow, CommandError> {
+        if text.trim().is_empty() {
+            return Ok(Flow::Continue);
+        }
+        match command::parse(text)? {
+            command::ChatInput::Command(command) => self.act(command),
+            command::ChatInput::Question(question) => {
+                self.ask(Some(&question))?;
+                Ok(Flow::Continue)
+            }
+        }
+    }
+
+    /// Takes a turn: with a new message, or resuming the interrupted one.
+    fn ask(&mut self, question: Option<&str>) -> Result<(), CommandError> {
+        let timing = Timing::start();
+        let session = self.session_for(question)?;
+        let before = self.checkpoints(&session);
+        if question.is_some() {
+            self.last = Last {
+                question: question.map(str::to_owned),
+                answer: None,
+            };
+        }
+        let running = self.stopper.begin();
+        self.screen.begin();
+        let terminal = Terminal::new(&running.cancel);
+        let outcome = self.conversation.ask(&ConversationTurn {
+            session: &session,
+            prompt: question.map(str::to_owned),
+            observer: &self.screen,
+            approver: &terminal,
+            keeps_unfinished: false,
+            cancel: &running.cancel,
+            stop: &running.stop,
+        });
+        let outcome = outcome.map_err(CommandError::from);
+        drop(running);
+        self.screen.end();
+        self.remember_undo(&session, before.as_deref());
+        self.session = Some(self.sessions.get(session.id)?);
+        let answered = match outcome {
+            Ok(answered) => answered,
+            Err(error) if error.code() == Code::TurnStopped && self.is_talk => {
+                self.screen
+                    .note("stopped; the session and finished tool calls are kept");
+                return Ok(());
+            }
+            Err(error) if self.stopper.is_leaving() => return Err(error.interrupted()),
+            Err(error) => return Err(error),
+        };
+        let redactor = self.conversation.runtime().redactor();
+        let elapsed = self.screen.elapsed();
+        let mode = TurnMode::Stream;
+        let result = TurnResult::new(&session, answered, mode, &redactor, elapsed);
+        self.last.answer = Some(result.response.clone());
+        if self.context.printer.format().is_human() {
+            self.screen.summary(&result);
+        } else {
+            let shown = Report::new("chat").data(result).ok("Answered");
+            self.print(&shown, timing);
+        }
+        Ok(())
+    }
+
+    /// Session of the next turn. Creates a new one only after the model was resolved.
+    fn session_for(&mut self, question: Option<&str>) -> Result<Session, CommandError> {
+        if let Some(session) = &self.session {
+            return Ok(session.clone());
+        }
+        let Some(question) = question else {
+            return Err(CommandError::new(
+                Code::NothingToResume,
+                "there is no session yet, so no turn was interrupted",
+            )
+            .with_hint("send a message, or switch to another session: `/session NAME`"));
+        };
+        let model = self.conversation.model_name(None)?;
+        self.conversation.open(&model)?;
+        let name = self.name.take().or_else(|| self.name_of(question));
+        let automation = self.context.settings.automation_profile();
+        let session = self.sessions.create(name, None, automation)?;
+        self.session = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Session name derived from the first message; none if it contains a secret.
+    fn name_of(&self, question: &str) -> Option<SessionName> {
+        let line = question.lines().find(|line| !line.trim().is_empty())?;
+        let redactor = self.conversation.runtime().redactor();
+        if cleveragents_models::looks_secret(question) || redactor.text(question) != question {
+            return None;
+        }
+        short(line, LONGEST_NAME).parse().ok()
+    }
+
+    /// Checkpoints of the session's sandbox; none if there is no sandbox yet.
+    fn checkpoints(&self, session: &Session) -> Option<Vec<(SandboxId, CheckpointNumber)>> {
+        let name = self.conversation.sandbox_name(session.id)?;
+        let view = self.context.sandboxes().ok()?.find(&name).ok()?;
+        Some(
+            view.checkpoints
+                .iter()
+                .map(|checkpoint| (view.sandbox.id, checkpoint.number))
+                .collect(),
+        )
+    }
+
+    /// Stores the checkpoint before the turn: the first one that the turn created.
+    fn remember_undo(
+        &mut self,
+        session: &Session,
+        before: Option<&[(SandboxId, CheckpointNumber)]>,
+    ) {
+        let before = before.unwrap_or_default();
+        let after = self.checkpoints(session).unwrap_or_default();
+        // Numbers restart in a new sandbox, so the sandbox id is stored too.
+        let first = after.into_iter().find(|made| !before.contains(made));
+        if let (Some(name), Some((_, first))) = (self.conversation.sandbox_name(session.id), first)
+        {
+            self.undo = Some((name, first));
+        }
+    }
+
+    /// Prints the error; the chat continues.
+    fn fail(&mut self, error: &CommandError) {
+        self.failed = Some(error.exit_code());
+        let (mut out, mut err) = (stdout().lock(), stderr().lock());
+        let printer = self.context.printer;
+        let _closed = write_separator(self.context, &mut out)
+            .and_then(|()| printer.error("chat", error, Timing::start(), &mut out, &mut err));
+    }
+
+    fn print(&self, report: &Report, timing: Timing) {
+        let (mut out, mut err) = (stdout().lock(), stderr().lock());
+        let printer = self.context.printer;
+        // The reader closed the pipe.
+        let _closed = write_separator(self.context, &mut out)
+            .and_then(|()| printer.report(report, timing, &mut out, &mut err));
+    }
+
+    /// Shows the session and its last messages.
+    fn greet(&mut self) -> Result<(), CommandError> {
+        if !self.is_talk {
+            return Ok(());
+        }
+        self.screen
+            .note("/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves");
+        let options = self.conversation.options();
+        if options.sandbox.is_none() && options.project.is_none() {
+            self.screen
+                .note("without --project or --sandbox the model cannot read or change files");
+        }
+        if let Err(error) = self.conversation.model_name(self.session.as_ref()) {
+            self.screen
+                .note(&format!("{error}; choose one with /model PROVIDER/MODEL"));
+        }
+        self.show_recent(RECENT)
+    }
+
+    /// Shows the last messages of the session, and an interrupted turn.
+    fn show_recent(&self, count: u64) -> Result<(), CommandError> {
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
+        self.screen
+            .messages(session, &self.sessions.view(session.id, count)?.recent);
+        if let Some(turn) = self.conversation.interrupted(session.id)? {
+            let note = format!(
+                "the last turn ({}) was interrupted: /resume continues it",
+                turn.model
+            );
+            self.screen.note(&note);
+        }
+        Ok(())
+    }
+
+    fn print_farewell(&self) {
+        if let Some(session) = self.session.as_ref().filter(|_| self.is_talk) {
+            let note = format!("continue with `agents chat {}`", session.id);
+            self.screen.note(&note);
+        }
+    }
+
+    fn prompt(&self, reading: Reading) -> String {
+        if reading == Reading::Multi {
+            return "… ".to_owned();
+        }
+        let options = self.conversation.options();
+        let place = options.sandbox.as_deref().or(options.project.as_deref());
+        let model = self.conversation.model_name(self.session.as_ref());
+        let model = model.as_ref().map_or("no model", ModelName::model);
+        let place = place.map(|place| format!("{} · ", short(place, 24)));
+        format!("{}{}> ", place.unwrap_or_default(), short(model, 28))
+    }
+
+    fn session_names(&self) -> Vec<String> {
+        let filter = cleveragents_store::sessions::SessionFilter {
+            limit: Some(50),
+            ..Default::default()
+        };
+        let page = self.sessions.list(&filter).map(|(page, _)| page.sessions);
+        let names = page
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|session| session.name);
+        names.map(SessionName::into_string).collect()
+    }
+}
+
+/// Separates one document from the next for formats that need a separator.
+fn write_separator(context: &Context, out: &mut impl std::io::Write) -> std::io::Result<()> {
+    match context.printer.format() {
+        Format::Yaml => writeln!(out, "---"),
+        _ => Ok(()),
+    }
+}
+
+/// Asks the user for confirmation.
+fn is_confirmed(stopper: &Stopper, question: &str) -> bool {
+    let running = stopper.begin();
+    let answer = terminal::ask(question, " [y/N]: ", &running.cancel);
+    answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"))
+}

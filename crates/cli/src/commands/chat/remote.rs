@@ -1,0 +1,328 @@
+//! A chat with a server: turns and most commands run there. If the user stops waiting, the server
+//! finishes the answer.
+
+use std::io::{IsTerminal as _, stderr, stdin, stdout};
+use std::sync::Arc;
+
+use cleveragents_application::model_operations::ListModels;
+use cleveragents_application::session_operations::{
+    CreateSession, ListSessions, SessionDetails, ShowSession, TellSession, TurnMode,
+};
+use cleveragents_application::tool_operations::ListTools;
+use cleveragents_application::{FrontEnd, check_sendable};
+use cleveragents_domain::Code;
+
+use super::act::{help, no_message, saved};
+use super::command::{self, ChatInput, Command};
+use super::editor::Editor;
+use super::input::{PipeReader, ReadOutcome, Reading};
+use super::screen::Screen;
+use super::signals::Stopper;
+use super::{Flow, LONGEST_NAME, RECENT, Source};
+use crate::arguments::Chat as Arguments;
+use crate::commands::model::list_report as list_models;
+use crate::commands::session::{list_report, show_report};
+use crate::commands::tool::list_report as list_tools;
+use crate::commands::turn_view::short;
+use crate::context::Context;
+use crate::output::{CommandError, Report, Timing, write_err};
+
+/// Runs a chat whose turns run on the configured server.
+pub(super) fn run(context: &Context, arguments: Arguments) -> Result<Report, CommandError> {
+    let mut options = arguments.turn.request();
+    // Options that only apply to this machine are refused first.
+    check_sendable(&mut options)?;
+    let is_dumb = context.environment.text("TERM").as_deref() == Some("dumb");
+    let is_talk = stdin().is_terminal()
+        && stdout().is_terminal()
+        && context.printer.format().is_human()
+        && !is_dumb;
+    let mut source = if is_talk {
+        let redactor = context.models(None)?.redactor();
+        Source::Editor(Box::new(Editor::new(context, redactor)?))
+    } else {
+        Source::Pipe(PipeReader::new(context.settings.max_message_bytes()))
+    };
+    let mut chat = Chat {
+        context,
+        session: None,
+        name: None,
+        options,
+        screen: Arc::new(Screen::new(context.printer)),
+        stopper: Stopper::watch(is_talk)?,
+        question: None,
+        answer: None,
+        failed: None,
+        is_talk,
+    };
+    chat.note("/help lists the commands; Ctrl-D leaves");
+    if let Some(session) = arguments.session {
+        chat.switch(&session)?;
+    }
+    chat.talk(&mut source)?;
+    if let Some(session) = &chat.session {
+        chat.note(&format!("continue with `agents chat {session}`"));
+    }
+    let code = chat.failed.filter(|_| !is_talk).unwrap_or(0);
+    Ok(Report::written("chat", code))
+}
+
+struct Chat<'c> {
+    context: &'c Context,
+    /// Session id; the session is created with the first message if none was given.
+    session: Option<String>,
+    /// Name for the session that is not created yet.
+    name: Option<String>,
+    /// Options of every turn.
+    options: TellSession,
+    screen: Arc<Screen>,
+    stopper: Stopper,
+    /// Last message and answer.
+    question: Option<String>,
+    answer: Option<String>,
+    failed: Option<u8>,
+    is_talk: bool,
+}
+
+impl Chat<'_> {
+    fn talk(&mut self, source: &mut Source) -> Result<(), CommandError> {
+        let mut reading = Reading::Usual;
+        let mut is_leaving = false;
+        while !self.stopper.is_leaving() {
+            let prompt = if reading == Reading::Multi {
+                "… "
+            } else {
+                "> "
+            };
+            let read = match source {
+                Source::Pipe(piped) => piped.next(reading),
+                Source::Editor(editor) => editor.next(prompt, reading),
+            };
+            reading = Reading::Usual;
+            let text = match read {
+                Ok(ReadOutcome::Text(text)) => text,
+                Ok(ReadOutcome::Kept(text, note)) => {
+                    self.note(note);
+                    text
+                }
+                Ok(ReadOutcome::Interrupted) if !is_leaving => {
+                    is_leaving = true;
+                    self.note("Ctrl-C again, Ctrl-D or /exit leaves");
+                    continue;
+                }
+                Ok(ReadOutcome::Interrupted | ReadOutcome::End) => return Ok(()),
+                Err(error) if error.code() == Code::InvalidUtf8 => {
+                    self.fail(&error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            is_leaving = false;
+            match self.handle_input(&text) {
+                Ok(Flow::Continue) => {}
+                Ok(Flow::Multi) => {
+                    self.note("write your message; end it with a line /end");
+                    reading = Reading::Multi;
+                }
+                Ok(Flow::Leave) => return Ok(()),
+                Err(error) => self.fail(&error),
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_input(&mut self, text: &str) -> Result<Flow, CommandError> {
+        if text.trim().is_empty() {
+            return Ok(Flow::Continue);
+        }
+        match command::parse(text)? {
+            ChatInput::Command(command) => self.act(command),
+            ChatInput::Question(question) => {
+                self.ask(Some(question))?;
+                Ok(Flow::Continue)
+            }
+        }
+    }
+
+    fn act(&mut self, command: Command) -> Result<Flow, CommandError> {
+        let ok = |text: &str| Report::new("chat").ok(text);
+        match command {
+            Command::Exit => return Ok(Flow::Leave),
+            Command::Multi => return Ok(Flow::Multi),
+            Command::Help => self.print(&help()),
+            Command::New(name) => {
+                (self.session, self.name) = (None, name);
+                (self.question, self.answer) = (None, None);
+                self.print(&ok("The next message starts a new session"));
+            }
+            Command::Session(Some(name)) if name == "list" => {
+                let request = ListSessions {
+                    limit: Some(20),
+                    ..ListSessions::default()
+                };
+                let report = list_report(self.context, request)?;
+                self.print(&report);
+            }
+            Command::Session(Some(name)) => self.switch(&name)?,
+            Command::Session(None) | Command::Cost => {
+                let details = self.show(self.require_session()?, 0)?;
+                self.print(&show_report(details));
+            }
+            Command::History(count) => {
+                let details = self.show(self.require_session()?, count)?;
+                self.print(&show_report(details));
+            }
+            Command::Model(Some(name)) => {
+                self.print(&ok(&format!("{name} answers from now on")));
+                self.options.actor = Some(name);
+            }
+            Command::Model(None) => {
+                let named = self.options.actor.as_deref();
+                let answers = named.unwrap_or("the actor of the session or the server's default");
+                self.print(&ok(&format!("{answers} answers")));
+            }
+            Command::Models => {
+                let request = ListModels {
+                    provider: None,
+                    available: true,
+                };
+                self.print(&list_models(self.context, request)?);
+            }
+            Command::Tools => self.print(&list_tools(self.context, ListTools::default())?),
+            Command::Retry => {
+                let question = self.question.clone().ok_or_else(no_message)?;
+                self.ask(Some(question))?;
+            }
+            Command::Resume => self.ask(None)?,
+            Command::Save(file) => {
+                self.print(&saved(self.context, &file, self.answer.as_deref())?);
+            }
+            Command::Diff | Command::Undo | Command::Apply { .. } => {
+                return Err(
+                    CommandError::new(Code::LocalOnly, "the sandbox is on the server")
+                        .with_hint("run `agents sandbox` there, or use plans"),
+                );
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Takes a turn: with a new message, or resuming the interrupted one.
+    fn ask(&mut self, question: Option<String>) -> Result<(), CommandError> {
+        let request = TellSession {
+            session: self.session_for(question.as_deref())?,
+            resume: question.is_none(),
+            prompt: question.clone(),
+            ..self.options.clone()
+        };
+        if question.is_some() {
+            (self.question, self.answer) = (question, None);
+        }
+        let running = self.stopper.begin();
+        self.screen.begin();
+        let front_end = FrontEnd {
+            observer: Arc::clone(&self.screen) as _,
+            ..FrontEnd::default()
+        };
+        let result = self
+            .context
+            .call_observed(request, &front_end, &running.cancel);
+        let is_stopped = running.cancel.is_cancelled();
+        drop(running);
+        self.screen.end();
+        let mut result = match result {
+            Ok(result) => result,
+            Err(_) if is_stopped && self.is_talk => {
+                self.note("the server finishes the answer; /history shows it");
+                return Ok(());
+            }
+            Err(error) if is_stopped => return Err(error.interrupted()),
+            Err(error) => return Err(error),
+        };
+        self.answer = Some(result.response.clone());
+        if self.context.printer.format().is_human() {
+            self.screen.summary(&result);
+        } else {
+            result.session.mode = TurnMode::Stream;
+            self.print(&Report::new("chat").data(result).ok("Answered"));
+        }
+        Ok(())
+    }
+
+    /// Session of the next turn; a new one is created with its first message.
+    fn session_for(&mut self, question: Option<&str>) -> Result<String, CommandError> {
+        let Some(question) = question.filter(|_| self.session.is_none()) else {
+            return self.require_session();
+        };
+        let line = question.lines().find(|line| !line.trim().is_empty());
+        let redactor = self.context.models(None)?.redactor();
+        // Secrets in a message are not used in the session name.
+        let is_open =
+            !cleveragents_models::looks_secret(question) && redactor.text(question) == question;
+        let named = line
+            .filter(|_| is_open)
+            .map(|line| short(line, LONGEST_NAME));
+        let name = self.name.take().or(named);
+        let has_name = name.is_some();
+        let created = self.context.call(CreateSession {
+            name,
+            ..CreateSession::default()
+        });
+        let created = match created {
+            // The server rejected the name: create the session without one.
+            Err(error) if has_name && error.code() != Code::Forbidden => {
+                self.context.call(CreateSession::default())?
+            }
+            created => created?,
+        };
+        self.session = Some(created.session.id.to_string());
+        self.require_session()
+    }
+
+    fn require_session(&self) -> Result<String, CommandError> {
+        self.session.clone().ok_or_else(|| {
+            CommandError::new(Code::NothingToResume, "there is no session yet")
+                .with_hint("send a message, or switch to another session: `/session NAME`")
+        })
+    }
+
+    /// Switches to another session and shows its last messages.
+    fn switch(&mut self, reference: &str) -> Result<(), CommandError> {
+        let details = self.show(reference.to_owned(), RECENT)?;
+        self.session = Some(details.session_summary.id.to_string());
+        (self.name, self.question, self.answer) = (None, None, None);
+        if self.is_talk || !self.context.printer.format().is_human() {
+            self.print(&show_report(details));
+        }
+        Ok(())
+    }
+
+    fn show(&self, reference: String, recent: u64) -> Result<SessionDetails, CommandError> {
+        self.context.call(ShowSession { reference, recent })
+    }
+
+    fn note(&self, text: &str) {
+        if self.is_talk {
+            write_err(&format!("{text}\n"));
+        }
+    }
+
+    fn print(&self, report: &Report) {
+        let (mut out, mut err) = (stdout().lock(), stderr().lock());
+        // Fails only if the reader closed the pipe.
+        let _closed = super::write_separator(self.context, &mut out).and_then(|()| {
+            let printer = self.context.printer;
+            printer.report(report, Timing::start(), &mut out, &mut err)
+        });
+    }
+
+    /// Prints the error; the chat continues.
+    fn fail(&mut self, error: &CommandError) {
+        self.failed = Some(error.exit_code());
+        let (mut out, mut err) = (stdout().lock(), stderr().lock());
+        let _closed = super::write_separator(self.context, &mut out).and_then(|()| {
+            let printer = self.context.printer;
+            printer.error("chat", error, Timing::start(), &mut out, &mut err)
+        });
+    }
+}

@@ -1,0 +1,104 @@
+//! Commands common to all kinds of definitions: register a file, list, remove.
+
+use std::path::Path;
+
+use cleveragents_application::{Operation, Outcome, RemovedDefinition};
+use cleveragents_domain::{Code, DefinitionKind};
+
+use super::{confirm, counted, read_definition};
+use crate::context::Context;
+use crate::output::{CommandError, Panel, Report};
+
+/// Text of a definition, and the path that is stored as its origin.
+pub(crate) struct DefinitionInput {
+    pub(crate) text: String,
+    pub(crate) source: Option<String>,
+}
+
+/// Reads a definition file, `-` for standard input.
+pub(crate) fn read_input(
+    context: &Context,
+    config: &Path,
+    kind: DefinitionKind,
+) -> Result<DefinitionInput, CommandError> {
+    Ok(DefinitionInput {
+        text: read_text_of(config, kind)?,
+        source: context.definition_source(config),
+    })
+}
+
+/// Text of a definition file.
+pub(crate) fn read_text_of(config: &Path, kind: DefinitionKind) -> Result<String, CommandError> {
+    let noun = format!("the file of {}", kind.with_article());
+    read_definition(config, &noun, kind.malformed())
+}
+
+/// Message for a registered definition; `verb` is used for new ones.
+pub(crate) fn registered(kind: DefinitionKind, outcome: Outcome, verb: &str) -> String {
+    let verb = match outcome {
+        Outcome::Updated => "updated",
+        Outcome::Created | Outcome::Unchanged => verb,
+    };
+    format!("{} {verb}", title(kind))
+}
+
+/// Message for a list.
+pub(crate) fn listed(kind: DefinitionKind, count: impl TryInto<u64>) -> String {
+    format!("{} listed", counted(count, kind.noun()))
+}
+
+/// Removes a definition. Without `yes`, the first call runs all checks without removing; then asks
+/// the user.
+pub(crate) fn remove<O: Operation<Response = RemovedDefinition>>(
+    context: &Context,
+    command: &'static str,
+    kind: DefinitionKind,
+    yes: bool,
+    request: impl Fn(bool) -> O,
+) -> Result<Report, CommandError> {
+    let removed = match context.call(request(yes)) {
+        Err(error) if error.code() == Code::ConfirmationNeeded && !yes => {
+            let details = error.details();
+            let name = details["name"].as_str().unwrap_or_default();
+            confirm(&format!("Remove {kind} {name}?"), false)?;
+            context.call(request(true))
+        }
+        done => done,
+    }?;
+    let noun = title(kind);
+    let panel = Panel::new("Removal Summary")
+        .row(noun.as_str(), removed.removed.clone())
+        .row("Config", removed.config.clone());
+    Ok(Report::new(command)
+        .data(removed)
+        .panel(panel)
+        .ok(format!("{noun} removed")))
+}
+
+/// Noun of the kind, capitalized.
+fn title(kind: DefinitionKind) -> String {
+    let noun = kind.noun();
+    let (first, rest) = noun.split_at(1);
+    format!("{}{rest}", first.to_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{listed, registered};
+    use cleveragents_application::Outcome;
+    use cleveragents_domain::DefinitionKind;
+
+    #[test]
+    fn sentences_name_the_kind() {
+        let kind = DefinitionKind::AutomationProfile;
+        assert_eq!(
+            registered(kind, Outcome::Created, "registered"),
+            "Automation profile registered"
+        );
+        assert_eq!(
+            registered(kind, Outcome::Updated, "registered"),
+            "Automation profile updated"
+        );
+        assert_eq!(listed(DefinitionKind::Skill, 1_u64), "1 skill listed");
+    }
+}

@@ -1,0 +1,335 @@
+//! Demo steps about a plan, from its strategy to its commit.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use cleveragents_store::{decisions, validations};
+use serde_json::{Value, json};
+
+use super::shop::{ACTION, CODE, PROJECT, read, run_tests, write};
+use super::{Demo, StepResult, failure, text, violated};
+use crate::commands::counted;
+use crate::output::{CommandError, visible_lines};
+
+/// The user's edits while the plan runs.
+const OWN_LINE: &str = "# Prices hold until the end of the year.\n";
+const OWN_FILE: &str = "todo.txt";
+const OWN_TEXT: &str = "call the printer\n";
+
+impl Demo {
+    /// Runs a command with the plan as its last argument.
+    fn plan_command(&self, arguments: &[&str]) -> Result<Value, CommandError> {
+        let plan = self.plan()?.to_string();
+        self.agents(&[arguments, &[&plan]].concat())
+    }
+
+    /// Prints a line to standard error, if progress is shown.
+    fn print_line(&self, line: &str) {
+        if self.printer.shows_progress() {
+            self.progress.suspend(|| {
+                // The reader closed the pipe.
+                let _closed = writeln!(std::io::stderr(), "{}", visible_lines(line));
+            });
+        }
+    }
+
+    /// Executes the plan and shows its progress. Returns the exit code and the progress lines.
+    fn execute(&self) -> Result<(Option<i32>, Vec<String>), CommandError> {
+        let mut child = self
+            .program()?
+            .args(["--format", "plain", "plan", "execute", "--stream"])
+            .arg(self.plan()?.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failure("start a second process", &error))?;
+        self.print_line(&format!("$ agents plan execute {} --stream", self.plan()?));
+        let progress = child.stderr.take();
+        let progress =
+            progress.ok_or_else(|| violated("the second process has no standard error"))?;
+        let mut lines = Vec::new();
+        for line in BufReader::new(progress).lines().map_while(Result::ok) {
+            // The result is read from the database instead.
+            if line.starts_with("error[") || line.starts_with("hint:") {
+                continue;
+            }
+            self.print_line(&line);
+            lines.push(line);
+        }
+        let ended = child
+            .wait()
+            .map_err(|error| failure("wait for a process", &error))?;
+        Ok((ended.code(), lines))
+    }
+
+    /// Validation results, oldest first: name, whether it passed, message.
+    fn verdicts(&self) -> Result<Vec<(String, bool, String)>, CommandError> {
+        let plan = self.plan()?;
+        let stored = self
+            .engine
+            .read(|reader| validations::results(reader, plan))?;
+        Ok(stored
+            .into_iter()
+            .map(|one| (one.result.validation, one.result.passed, one.result.message))
+            .collect())
+    }
+
+    /// Path of the plan's sandbox copy of the shop.
+    fn copy(&self) -> Result<PathBuf, CommandError> {
+        let status = self.plan_command(&["plan", "status"])?;
+        let name = text(&status["execution"]["sandbox"]);
+        let shown = self.agents(&["sandbox", "show", &name])?;
+        let root = text(&shown["sandbox"]["parts"][0]["folder"]);
+        if root.is_empty() {
+            return Err(violated("the plan has no sandbox"));
+        }
+        Ok(PathBuf::from(root))
+    }
+}
+
+pub(super) fn creates_a_strategy(demo: &Demo) -> Result<StepResult, CommandError> {
+    let before = demo.fingerprint()?;
+    let used = demo.agents(&["plan", "use", ACTION, PROJECT])?;
+    let id = text(&used["plan_id"])
+        .parse()
+        .map_err(|_| violated("the plan has no id"))?;
+    // Only one step creates the plan.
+    let _known = demo.plan.set(id);
+    let shown = demo.plan_command(&["plan", "show"])?;
+    let steps: Vec<String> = shown["strategy"]["steps"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|step| text(&step["title"]))
+        .collect();
+    let decided = demo.engine.read(|reader| decisions::of_plan(reader, id))?;
+    let choice = decided
+        .iter()
+        .find(|decision| !decision.said.alternatives.is_empty())
+        .ok_or_else(|| violated("no decision has alternatives"))?;
+    let is_right =
+        text(&shown["phase"]) == "strategize" && !steps.is_empty() && demo.fingerprint()? == before;
+    if !is_right {
+        return Err(violated("strategizing changed files or made no step"));
+    }
+    Ok(StepResult {
+        title: "A plan works out a strategy first",
+        promise: "With the default profile a plan waits for approval of its strategy; every decision has a reason",
+        seen: format!(
+            "{} created from the action; step 1: {}; {}, for example: \"{}\" {} (rejected: {}), because: {}",
+            text(&shown["name"]),
+            steps.join(", "),
+            counted(decided.len(), "decision"),
+            choice.said.question,
+            choice.said.chosen,
+            choice.said.alternatives.join(", "),
+            choice.said.rationale
+        ),
+        facts: json!({
+            "plan_id": id.to_string(), "steps": steps, "decisions": decided.len(),
+            "waiting": used["waiting"]["gate"],
+        }),
+        shown: String::new(),
+    })
+}
+
+pub(super) fn executes_and_validates(demo: &Demo) -> Result<StepResult, CommandError> {
+    let before = demo.fingerprint()?;
+    let (code, lines) = demo.execute()?;
+    let verdicts = demo.verdicts()?;
+    let [(name, false, message)] = verdicts.as_slice() else {
+        return Err(violated(&format!("the validations found {verdicts:?}")));
+    };
+    let status = demo.plan_command(&["plan", "status"])?;
+    let waiting = &status["waiting"]["request"]["gate"];
+    if code != Some(5) || waiting != "create_file" || demo.fingerprint()? != before {
+        return Err(violated("a plan continued although its validation failed"));
+    }
+    let found = run_tests(&demo.copy()?)?;
+    Ok(StepResult {
+        title: "Executed and validated in a copy",
+        promise: "Steps change only the copy; required validations run on it, and a failure stops the plan",
+        seen: format!(
+            "the step ran in the sandbox; `{name}` failed: {message}, with `{}`; your files are unchanged; the plan \
+             asks before it fixes the code",
+            found.last_line
+        ),
+        facts: json!({
+            "exit_code": code, "validation": name, "passed": false, "message": message,
+            "test_in_sandbox": found.last_line, "waiting": waiting,
+            "cost_usd": status["cost"]["cost_so_far"], "progress": lines,
+        }),
+        shown: String::new(),
+    })
+}
+
+pub(super) fn fixes_the_code(demo: &Demo) -> Result<StepResult, CommandError> {
+    demo.plan_command(&["plan", "approve"])?;
+    let (code, lines) = demo.execute()?;
+    let verdicts = demo.verdicts()?;
+    let passed: Vec<&str> = verdicts
+        .iter()
+        .filter(|(_, passed, _)| *passed)
+        .map(|(name, _, _)| name.as_str())
+        .collect();
+    let found = run_tests(&demo.copy()?)?;
+    let status = demo.plan_command(&["plan", "status"])?;
+    if code != Some(0) || !found.passed || passed.len() != 2 {
+        return Err(violated(&format!(
+            "the plan did not fix the code: {verdicts:?}"
+        )));
+    }
+    Ok(StepResult {
+        title: "You approve, the plan fixes the code",
+        promise: "The model receives the failure; finished work is kept; all validations run again",
+        seen: format!(
+            "after `plan approve` and `plan execute` these pass: {}; the test in the sandbox prints `{}`; so far {} model \
+             calls and ${:.4} at the prices of the script",
+            passed.join("; "),
+            found.last_line,
+            status["cost"]["model_calls"],
+            status["cost"]["cost_so_far"].as_f64().unwrap_or_default()
+        ),
+        facts: json!({
+            "passed": passed, "results": verdicts.len(), "test_in_sandbox": found.last_line,
+            "model_calls": status["cost"]["model_calls"], "progress": lines,
+        }),
+        shown: String::new(),
+    })
+}
+
+pub(super) fn shows_the_diff(demo: &Demo) -> Result<StepResult, CommandError> {
+    let diff = demo.plan_command(&["plan", "diff"])?;
+    let summary = &diff["diff_summary"];
+    let patch = text(&diff["patch"]);
+    let code = demo.shop().join(CODE);
+    if summary["files_changed"] != 1 || read(&code)? == read(&demo.copy()?.join(CODE))? {
+        return Err(violated("the diff does not match the files"));
+    }
+    Ok(StepResult {
+        title: "You review the changes",
+        promise: "The diff compares files; it does not rely on the model",
+        seen: format!(
+            "{} in the sandbox: +{} -{} lines; none in your folder yet",
+            counted(1, "changed file"),
+            summary["insertions"],
+            summary["deletions"]
+        ),
+        facts: json!({
+            "files_changed": summary["files_changed"], "insertions": summary["insertions"],
+            "deletions": summary["deletions"], "patch": patch,
+        }),
+        shown: patch,
+    })
+}
+
+pub(super) fn rolls_back_and_redoes(demo: &Demo) -> Result<StepResult, CommandError> {
+    let id = demo.plan()?.to_string();
+    let copy = demo.copy()?.join(CODE);
+    let fixed = read(&copy)?;
+    let back = demo.agents(&["plan", "rollback", &id, "fix/1/1", "--yes"])?;
+    let earlier = read(&copy)?;
+    let was = run_tests(&demo.copy()?)?;
+    demo.plan_command(&["plan", "redo"])?;
+    let is_exact = read(&copy)? == fixed && earlier != fixed && !was.passed;
+    if !is_exact || !run_tests(&demo.copy()?)?.passed {
+        return Err(violated("a rollback or a redo is not exact"));
+    }
+    let (checkpoint, impact) = (&back["rollback_summary"]["checkpoint"], &back["impact"]);
+    Ok(StepResult {
+        title: "Roll back to any step, and redo",
+        promise: "A rollback covers files, steps, decisions and calls; redo restores every byte",
+        seen: format!(
+            "rolled back to {} (before the fix): {} undone, the test fails again; after redo the file is identical \
+             and the test passes",
+            text(checkpoint),
+            [
+                ("steps_after_cp", "step"),
+                ("decisions_after_cp", "decision"),
+                ("tool_calls_after_cp", "call")
+            ]
+            .map(|(key, word)| {
+                let count = impact[key].as_u64().unwrap_or_default();
+                counted(usize::try_from(count).unwrap_or_default(), word)
+            })
+            .join(", "),
+        ),
+        facts: json!({
+            "checkpoint": checkpoint, "files": back["changes_reverted"], "impact": impact,
+            "test_when_back": was.last_line, "is_exact": is_exact,
+        }),
+        shown: String::new(),
+    })
+}
+
+pub(super) fn applies_next_to_user_changes(demo: &Demo) -> Result<StepResult, CommandError> {
+    let (shop, id) = (demo.shop(), demo.plan()?.to_string());
+    let code = shop.join(CODE);
+    let apply = ["plan", "apply", &id, "--yes"];
+    // The user keeps working: in the same file, and in a new one.
+    write(&code, &format!("{}{OWN_LINE}", read(&code)?))?;
+    write(&shop.join(OWN_FILE), OWN_TEXT)?;
+    let before = demo.fingerprint()?;
+    let refused = demo.run_command(&apply)?;
+    if refused.code != Some(4) || demo.fingerprint()? != before {
+        return Err(violated("an uncommitted edit was overwritten"));
+    }
+    demo.git(&["commit", "-qm", "Say how long prices hold", CODE])?;
+    let applied = demo.agents(&apply)?;
+    let after = read(&code)?;
+    let found = run_tests(&shop)?;
+    let status = demo.git(&["status", "--porcelain"])?;
+    let is_merged = found.passed && after.ends_with(OWN_LINE) && status == format!("?? {OWN_FILE}");
+    if !is_merged || read(&shop.join(OWN_FILE))? != OWN_TEXT {
+        return Err(violated("an apply did not keep the user's edits"));
+    }
+    let log = demo.git(&["log", "--format=%s"])?;
+    let commits: Vec<&str> = log.lines().collect();
+    Ok(StepResult {
+        title: "Applied next to your own changes",
+        promise: "The apply is atomic: it merges your edits or refuses, and never loses them",
+        seen: format!(
+            "you edited {CODE} too: with the edit uncommitted, the apply was refused ({}) and changed nothing; after a commit both \
+             edits are in the file, your {OWN_FILE} is unchanged, the test passes; newest commit: \"{}\"",
+            text(&refused.data["error"]["code"]),
+            commits.first().copied().unwrap_or_default()
+        ),
+        facts: json!({
+            "refused_with": refused.data["error"]["code"], "artifacts": applied["artifacts"],
+            "changes": applied["changes"],
+            "state": applied["lifecycle"]["state"], "commits": commits, "status": status,
+            "test": found.last_line,
+        }),
+        shown: String::new(),
+    })
+}
+
+pub(super) fn logs_every_event(demo: &Demo) -> Result<StepResult, CommandError> {
+    let log = demo.plan_command(&["plan", "log"])?;
+    let events: Vec<&Value> = log["events"].as_array().into_iter().flatten().collect();
+    let stages: Vec<String> = events
+        .iter()
+        .filter_map(|event| event["detail"].as_str()?.split_once(" → "))
+        .map(|(_, reached)| reached.split(':').next().unwrap_or(reached).to_owned())
+        .collect();
+    let is_whole = stages.last().is_some_and(|last| last == "apply/applied");
+    if !is_whole {
+        return Err(violated(&format!(
+            "the log does not end with apply/applied: {stages:?}"
+        )));
+    }
+    let decided = events.iter().filter(|event| event["what"] == "decided");
+    Ok(StepResult {
+        title: "The log has every event",
+        promise: "Every transition is stored in one transaction with its changes; `agents plan log` shows them",
+        seen: format!(
+            "{} events, {} of them decisions; stages: {}",
+            events.len(),
+            decided.clone().count(),
+            stages.join(" → ")
+        ),
+        facts: json!({"events": events.len(), "decisions": decided.count(), "stages": stages}),
+        shown: String::new(),
+    })
+}

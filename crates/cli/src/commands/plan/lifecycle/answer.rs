@@ -1,0 +1,113 @@
+//! `plan approve|reject|prompt|cancel`.
+
+use cleveragents_application::DETERMINISTIC;
+use cleveragents_application::plan_operations::{
+    ApprovePlan, CancelPlan, CancellationState, PlanAnswerReport, PromptPlan, RejectPlan, Verdict,
+};
+
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report, command};
+
+pub(super) fn approve(
+    context: &Context,
+    reference: Option<String>,
+    answer: Option<String>,
+) -> Result<Report, CommandError> {
+    let answered = context.call(ApprovePlan { reference, answer })?;
+    Ok(view("plan approve", answered))
+}
+
+pub(super) fn reject(
+    context: &Context,
+    reference: Option<String>,
+    reason: Option<String>,
+) -> Result<Report, CommandError> {
+    let answered = context.call(RejectPlan { reference, reason })?;
+    Ok(view("plan reject", answered))
+}
+
+fn view(command: &'static str, answered: PlanAnswerReport) -> Report {
+    let (title, message) = match answered.verdict {
+        Verdict::Approved => ("Approved", "Plan approved"),
+        Verdict::Rejected => ("Rejected", "Plan rejected"),
+    };
+    let report = Report::new(command).panel(
+        Panel::new(title)
+            .row("Plan", Cell::Id(answered.plan_id.to_string()))
+            .row("What", answered.answered.clone())
+            .row("Answer", answered.answer.clone())
+            .row("By", answered.person.clone()),
+    );
+    let report = if answered.queued {
+        report.info("a worker continues it")
+    } else {
+        report.info(format!(
+            "continue with `agents plan execute {}`",
+            answered.plan_id
+        ))
+    };
+    let report = report.data(answered).commands_at(&["/next_steps"]);
+    report.ok(message)
+}
+
+pub(super) fn prompt(
+    context: &Context,
+    reference: String,
+    guidance: String,
+) -> Result<Report, CommandError> {
+    let given = context.call(PromptPlan {
+        reference,
+        guidance,
+    })?;
+    let (added, decision) = (&given.guidance_added, &given.decision_created);
+    let report = Report::new("plan prompt")
+        .data(&given)
+        .panel(
+            Panel::new("Guidance Added")
+                .row("Plan", Cell::Id(added.plan.to_string()))
+                .row("Guidance", added.guidance.clone())
+                .row("Phase", added.phase.as_str())
+                .row("Pending", given.queue.pending),
+        )
+        .panel(
+            Panel::new("Decision Created")
+                .row("Type", decision.kind.as_str())
+                .row("ID", Cell::Id(decision.id.to_string())),
+        );
+    let report = if given.is_readable {
+        report.info(format!(
+            "continue with `agents plan execute {}`",
+            added.plan
+        ))
+    } else {
+        report.warn(format!(
+            "`{DETERMINISTIC}` executes this plan and cannot read guidance: it stays pending"
+        ))
+    };
+    Ok(report.ok("Guidance added"))
+}
+
+pub(super) fn cancel(
+    context: &Context,
+    reference: String,
+    reason: String,
+) -> Result<Report, CommandError> {
+    let cancelled = context.call(CancelPlan { reference, reason })?;
+    let report = Report::new("plan cancel").panel(
+        Panel::new("Plan Cancelled")
+            .row("Plan", Cell::Id(cancelled.plan_id.to_string()))
+            .row("Reason", cancelled.reason.clone())
+            .row("State", cancelled.stage.to_string())
+            .row("Files in the sandbox", cancelled.sandbox.files_modified),
+    );
+    let report = match cancelled.recovery.first() {
+        Some(first) => report.info(format!("its changes are kept: `{}`", command(first))),
+        None => report,
+    };
+    let message = match cancelled.state {
+        CancellationState::Cancelled => "Plan cancelled",
+        CancellationState::Cancelling => "Stop requested from the process that runs the plan",
+    };
+    let report = report.data(cancelled).commands_at(&["/recovery"]);
+    Ok(report.ok(message))
+}

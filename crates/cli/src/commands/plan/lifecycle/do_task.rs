@@ -1,0 +1,296 @@
+//! `agents do`: runs a one-off task in a folder. A sequence of operations creates the project of
+//! the folder, an action and a plan, and runs the phases of the plan.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use cleveragents_application::action_operations::CreateAction;
+use cleveragents_application::plan_operations::{
+    AppliedPlan, ApplyPlan, ApprovePlan, CreatedPlan, ExecutePlan, PlanExecution, ShowPlan,
+    ShowPlanStatus, StrategyOutline, UsePlan,
+};
+use cleveragents_application::project_operations::ProjectOfFolder;
+use cleveragents_domain::{
+    Code, GateAction, PlanId, PlanPhase, PlanStage, PlanState, Suggestion, Waiting,
+};
+use serde_json::json;
+
+use super::observed;
+use super::run::{applied_view, apply_confirmed, confirm_apply, outcome_panels, stage_message};
+use super::use_action::chosen;
+use crate::arguments::Do;
+use crate::commands::{can_confirm, confirm};
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report, command, commands};
+
+/// Plan of a task, as the last operation reported it.
+struct TaskPlan {
+    id: PlanId,
+    stage: PlanStage,
+    state: PlanState,
+    action: String,
+    waiting: Option<Waiting>,
+    strategy: Option<StrategyOutline>,
+    applied: Option<Box<AppliedPlan>>,
+    next_steps: Vec<Suggestion>,
+}
+
+impl From<CreatedPlan> for TaskPlan {
+    fn from(plan: CreatedPlan) -> Self {
+        Self {
+            id: plan.plan_id,
+            stage: plan.stage,
+            state: plan.state,
+            action: plan.action,
+            waiting: plan.waiting,
+            strategy: plan.strategy,
+            applied: plan.applied,
+            next_steps: plan.next_steps,
+        }
+    }
+}
+
+impl TaskPlan {
+    fn after(plan: PlanExecution, action: String) -> Self {
+        Self {
+            id: plan.plan_id,
+            stage: plan.stage,
+            state: plan.state,
+            action,
+            waiting: plan.waiting,
+            strategy: plan.strategy_summary.outline,
+            applied: plan.applied,
+            next_steps: plan.next_steps,
+        }
+    }
+
+    /// The phase that waits for approval.
+    fn gated_phase(&self) -> Option<PlanPhase> {
+        match (&self.waiting, self.stage) {
+            (Some(Waiting::Gate { .. }), PlanStage::StrategizeQueued) => {
+                Some(PlanPhase::Strategize)
+            }
+            (Some(Waiting::Gate { .. }), PlanStage::StrategizeComplete) => Some(PlanPhase::Execute),
+            (Some(Waiting::Gate { .. }), PlanStage::ExecuteComplete) => Some(PlanPhase::Apply),
+            _ => None,
+        }
+    }
+
+    fn view(&self) -> Report {
+        let report = Report::new("do")
+            .data(json!({
+                "plan_id": self.id, "phase": self.stage.phase(), "state": self.state,
+                "action": self.action, "waiting": self.waiting,
+                "next_steps": commands(&self.next_steps),
+            }))
+            .panel(
+                Panel::new("Plan")
+                    .row("Plan ID", Cell::Id(self.id.to_string()))
+                    .row("Phase", self.stage.phase().as_str())
+                    .row("State", self.state.as_str()),
+            );
+        let (strategy, waiting) = (self.strategy.as_ref(), self.waiting.as_ref());
+        outcome_panels(report, strategy, waiting, self.stage)
+    }
+}
+
+pub(crate) fn run(context: &Context, arguments: Do) -> Result<Report, CommandError> {
+    if arguments.task.trim().is_empty() {
+        return Err(
+            CommandError::usage("no task is given").with_hint("agents do 'fix the failing test'")
+        );
+    }
+    let mut checks = arguments.check.iter();
+    if checks.any(|command| command.trim().is_empty()) {
+        return Err(CommandError::usage("--check is empty")
+            .with_hint("add the command that must succeed, such as --check 'make test'"));
+    }
+    let task = Task {
+        context,
+        yes: arguments.yes,
+        is_stream: arguments.stream,
+    };
+    let project = task.project(arguments.folder)?;
+    let action = task.action(&arguments.task, &arguments.check)?;
+    let mut plan = task.start(UsePlan {
+        action,
+        projects: vec![project],
+        ..chosen(arguments.choices)
+    })?;
+    while let Some(phase) = plan.gated_phase() {
+        if let Err(error) = task.confirm_phase(&plan, phase) {
+            if error.code() == Code::ConfirmationNeeded {
+                let next = plan.next_steps.first().map(command).unwrap_or_default();
+                return Ok(plan
+                    .view()
+                    .warn(format!("the plan waits: continue with `{next}`"))
+                    .exit_with(error.exit_code()));
+            }
+            return Err(error);
+        }
+        if phase == PlanPhase::Apply {
+            let request = ApplyPlan {
+                reference: Some(plan.id.to_string()),
+                ..ApplyPlan::default()
+            };
+            return apply_confirmed(context, request);
+        }
+        plan = task.execute(plan.id.to_string(), plan.action)?;
+    }
+    let message = stage_message(plan.stage);
+    Ok(match plan.applied {
+        Some(applied) => applied_view(*applied),
+        None => plan.view().ok(message),
+    })
+}
+
+/// Parameters shared by all operations of a task.
+struct Task<'a> {
+    context: &'a Context,
+    /// Whether all questions are answered with yes.
+    yes: bool,
+    is_stream: bool,
+}
+
+impl Task<'_> {
+    /// Project of a folder, created with its resource if needed.
+    fn project(&self, folder: Option<PathBuf>) -> Result<String, CommandError> {
+        let here = || self.context.environment.working_folder().map(PathBuf::from);
+        let folder = folder.or_else(here);
+        let folder = folder.ok_or_else(|| CommandError::usage("there is no working folder"))?;
+        let found = self.context.call(ProjectOfFolder { folder });
+        let found = found.map_err(|error| match error.code() {
+            Code::LocationNotFound => error.with_hint("choose an existing folder with --folder"),
+            _ => error,
+        })?;
+        Ok(found.name)
+    }
+
+    /// Registers the task description as an action, and returns its name.
+    fn action(&self, task: &str, checks: &[String]) -> Result<String, CommandError> {
+        let created = self.context.call(CreateAction {
+            text: action_definition(task.trim(), checks),
+            source: Some("agents do".to_owned()),
+            update: false,
+        })?;
+        Ok(created.action.summary.name)
+    }
+
+    /// Creates the plan and runs it as far as its profile allows.
+    fn start(&self, request: UsePlan) -> Result<TaskPlan, CommandError> {
+        let action = request.action.clone();
+        match observed::call(self.context, request, self.is_stream) {
+            Err(error) if error.code() == Code::PlanWaiting => self.fix(error, action),
+            created => Ok(created?.into()),
+        }
+    }
+
+    /// Runs the next phase.
+    fn execute(&self, reference: String, action: String) -> Result<TaskPlan, CommandError> {
+        let request = ExecutePlan {
+            reference: Some(reference),
+            ..ExecutePlan::default()
+        };
+        match observed::call(self.context, request, self.is_stream) {
+            Err(error) if error.code() == Code::PlanWaiting => self.fix(error, action),
+            done => Ok(TaskPlan::after(done?, action)),
+        }
+    }
+
+    /// If the plan waits for approval to fix failed checks, asks and continues.
+    fn fix(&self, error: CommandError, action: String) -> Result<TaskPlan, CommandError> {
+        let details = error.details();
+        let Some(plan) = details["plan_id"].as_str().map(str::to_owned) else {
+            return Err(error);
+        };
+        let status = self.context.call(ShowPlanStatus {
+            reference: Some(plan.clone()),
+        })?;
+        let is_fix = matches!(
+            status.waiting.map(|waiting| waiting.request),
+            Some(Waiting::Gate {
+                opens: GateAction::Fix,
+                ..
+            })
+        );
+        if !is_fix || !(self.yes || can_confirm()) {
+            return Err(error);
+        }
+        match confirm("A check failed. Fix it?", self.yes) {
+            Ok(()) => {}
+            // The plan stays unchanged, and the hint of the error shows how to continue.
+            Err(refused) if refused.code() == Code::ConfirmationNeeded => {
+                return Err(if refused.exit_code() == error.exit_code() {
+                    error
+                } else {
+                    error.interrupted()
+                });
+            }
+            Err(other) => return Err(other),
+        }
+        self.context.call(ApprovePlan {
+            reference: Some(plan.clone()),
+            answer: None,
+        })?;
+        self.execute(plan, action)
+    }
+
+    fn confirm_phase(&self, plan: &TaskPlan, phase: PlanPhase) -> Result<(), CommandError> {
+        match phase {
+            PlanPhase::Strategize => confirm("Create the strategy?", self.yes),
+            PlanPhase::Execute => {
+                let shown = self.context.call(ShowPlan {
+                    reference: Some(plan.id.to_string()),
+                    document: None,
+                })?;
+                let strategy = shown.markdown.unwrap_or_default();
+                let question = format!("{strategy}\nExecute it?");
+                confirm(&question, self.yes)
+            }
+            PlanPhase::Apply => confirm_apply(self.context, &plan.id.to_string(), self.yes),
+        }
+    }
+}
+
+/// Definition of the action for a task.
+fn action_definition(task: &str, checks: &[String]) -> String {
+    let words: String = task
+        .to_lowercase()
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let words: Vec<&str> = words
+        .split('-')
+        .filter(|word| !word.is_empty())
+        .take(5)
+        .collect();
+    let words = if words.is_empty() {
+        "it".to_owned()
+    } else {
+        words.join("-")
+    };
+    let stamp = PlanId::generate().to_string().to_ascii_lowercase();
+    let mut done = format!("- {task}\n");
+    for command in checks {
+        let _written = writeln!(done, "- check `{command}`");
+    }
+    // Braces and `$` in the task description are neither placeholders nor variables.
+    let plain = |text: &str| {
+        text.replace('{', "{{")
+            .replace('}', "}}")
+            .replace('$', "$$")
+    };
+    json!({
+        "name": format!("local/do-{words}-{}", &stamp[stamp.len() - 6..]),
+        "description": plain(task),
+        "definition_of_done": plain(&done),
+        "reusable": false,
+    })
+    .to_string()
+}

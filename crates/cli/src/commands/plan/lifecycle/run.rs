@@ -1,0 +1,260 @@
+//! `plan execute`, `plan apply`, `plan resume`.
+
+use cleveragents_application::plan_operations::{
+    AppliedPlan, ApplyPlan, ExecutePlan, PlanExecution, ResumePlan, ResumePreview, ResumedPlan,
+    ShowPlanDiff, StrategyOutline,
+};
+use cleveragents_domain::{Code, PlanStage, ValidationMode, Waiting};
+
+use super::observed;
+use super::preview::changes_preview;
+use super::worker;
+use crate::arguments::{PlanApply, PlanExecute};
+use crate::commands::plan::{known_cost, made_by_commands};
+use crate::commands::{can_confirm, confirm, cost_cell, counted};
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report, command, write_err};
+
+pub(super) fn execute(context: &Context, arguments: PlanExecute) -> Result<Report, CommandError> {
+    let reference = arguments.plan.reference;
+    if arguments.background {
+        return worker::queue(context, reference, arguments.redo, arguments.skip);
+    }
+    let request = ExecutePlan {
+        reference,
+        redo: arguments.redo,
+        skip: arguments.skip,
+    };
+    let done = observed::call(context, request, arguments.stream)?;
+    let message = if done.was_complete {
+        "The plan was already executed; nothing was done".to_owned()
+    } else {
+        stage_message(done.stage)
+    };
+    Ok(execution_view("plan execute", done).ok(message))
+}
+
+/// Message for the stage that a plan has reached.
+pub(super) fn stage_message(stage: PlanStage) -> String {
+    match stage {
+        PlanStage::StrategizeComplete => "Strategy created".to_owned(),
+        PlanStage::ExecuteComplete => "Plan executed".to_owned(),
+        PlanStage::ApplyApplied => "Changes applied".to_owned(),
+        stage => format!("Plan is {stage}"),
+    }
+}
+
+/// Adds the strategy and the pending request of a plan.
+pub(super) fn outcome_panels(
+    mut report: Report,
+    strategy: Option<&StrategyOutline>,
+    waiting: Option<&Waiting>,
+    stage: PlanStage,
+) -> Report {
+    if let Some(strategy) = strategy {
+        report = report.panel(
+            Panel::new("Strategy")
+                .row("Way", strategy.summary.clone())
+                .row("Steps", strategy.steps)
+                .row("Risk", strategy.risk.map(|risk| format!("{risk:.2}"))),
+        );
+    }
+    if let Some(waiting) = waiting.filter(|_| !stage.is_terminal()) {
+        report = report.panel(Panel::new("Waits").row("For", waiting.sentence()));
+    }
+    report
+}
+
+fn execution_view(name: &'static str, done: PlanExecution) -> Report {
+    let count = |label: &str| {
+        let mut progress = done.progress.iter();
+        let found = progress.find(|progress| progress.label == label);
+        found.and_then(|progress| progress.count).unwrap_or(0)
+    };
+    let mut steps = done
+        .steps
+        .iter()
+        .filter(|step| step.path.starts_with("step/"));
+    let usage = &done.usage;
+    let (cost, is_cost_known) = known_cost(usage.cost_usd, usage.cost_known_part);
+    let mut report = Report::new(name).panel(
+        Panel::new("Execution")
+            .row("Plan", Cell::Id(done.plan_id.to_string()))
+            .row("Phase", done.phase.as_str())
+            .row("State", done.state.as_str())
+            .row("Sandbox", done.sandbox.name.clone())
+            .row("Attempt", done.attempt)
+            .row("Steps done", steps.clone().count())
+            .row("Tool calls", count("Run tools"))
+            .row("Files changed", count("Build changeset"))
+            .row("Tokens", usage.input_tokens.0 + usage.output_tokens.0)
+            .row("Cost", cost_cell(cost, is_cost_known)),
+    );
+    if !done.validations.is_empty() {
+        let passed = done.validations.iter().filter(|result| result.passed);
+        let failed = done
+            .validations
+            .iter()
+            .filter(|result| !result.passed && result.mode == ValidationMode::Required);
+        report = report.panel(
+            Panel::new("Validations")
+                .row("Ran", done.validations.len())
+                .row("Passed", passed.count())
+                .row("Required validations failed", failed.count()),
+        );
+    }
+    let strategy = done.strategy_summary.outline.as_ref();
+    report = outcome_panels(report, strategy, done.waiting.as_ref(), done.stage);
+    if let Some(last) = steps.next_back().filter(|_| done.read_only) {
+        report = report.text(last.summary.clone().unwrap_or_default());
+    }
+    if let Some(pending) = done.unread_guidance {
+        let actor = cleveragents_application::DETERMINISTIC;
+        report = report.warn(format!(
+            "guidance is pending ({pending}): `{actor}` cannot read it and ignored it"
+        ));
+    }
+    let next = done.next_steps.first().map(command);
+    let next = next.filter(|_| !done.stage.is_terminal());
+    let report = report.data(done).commands_at(&["/next_steps"]);
+    match next {
+        Some(next) => report.info(format!("next: `{next}`")),
+        None => report,
+    }
+}
+
+pub(super) fn resume(
+    context: &Context,
+    request: ResumePlan,
+    is_stream: bool,
+) -> Result<Report, CommandError> {
+    Ok(match observed::call(context, request, is_stream)? {
+        ResumedPlan::Preview(preview) => preview_view(preview),
+        ResumedPlan::Ran(done) => {
+            let message = stage_message(done.stage);
+            execution_view("plan resume", *done).ok(message)
+        }
+    })
+}
+
+fn preview_view(preview: ResumePreview) -> Report {
+    Report::new("plan resume")
+        .panel(
+            Panel::new("Resume")
+                .row("Plan", Cell::Id(preview.plan_id.to_string()))
+                .row("Stage", preview.stage.to_string())
+                .row("Last", preview.last_title.clone())
+                .row(
+                    "Steps",
+                    format!("{} of {}", preview.steps_done, preview.steps_total),
+                ),
+        )
+        .data(preview)
+        .ok("Nothing was done")
+}
+
+pub(super) fn apply(context: &Context, arguments: PlanApply) -> Result<Report, CommandError> {
+    let request = ApplyPlan {
+        reference: arguments.plan.reference,
+        yes: arguments.yes,
+        allow_empty: arguments.allow_empty,
+        merge: arguments.merge,
+        message: arguments.message,
+    };
+    if request.yes {
+        return apply_confirmed(context, request);
+    }
+    // Without confirmation, the operation runs its checks and refuses.
+    let refused = match context.call(request.clone()) {
+        Ok(applied) => return Ok(applied_view(applied)),
+        Err(error) if error.code() != Code::ConfirmationNeeded => return Err(error),
+        Err(error) => error,
+    };
+    let details = refused.details();
+    let plan = details["plan_id"].as_str().map(str::to_owned);
+    confirm_apply(context, plan.as_deref().unwrap_or_default(), false)?;
+    let request = ApplyPlan {
+        reference: plan,
+        ..request
+    };
+    apply_confirmed(context, request)
+}
+
+/// Applies a plan after confirmation.
+pub(super) fn apply_confirmed(
+    context: &Context,
+    request: ApplyPlan,
+) -> Result<Report, CommandError> {
+    let request = ApplyPlan {
+        yes: true,
+        ..request
+    };
+    observed::call(context, request, false).map(applied_view)
+}
+
+/// Asks whether to apply a plan, below its patch and changed files.
+pub(super) fn confirm_apply(context: &Context, plan: &str, yes: bool) -> Result<(), CommandError> {
+    let question = if yes || !can_confirm() {
+        format!("Apply the changes of plan {plan}?")
+    } else {
+        let diff = context.call(ShowPlanDiff {
+            reference: Some(plan.to_owned()),
+            stat: false,
+        })?;
+        write_err(&changes_preview(context, &diff));
+        let made = made_by_commands(&diff.made_by_commands)
+            .map_or_else(String::new, |made| format!("{made}\n"));
+        let summary = &diff.diff_summary;
+        format!(
+            "{made}{} changed, +{} -{}. Apply the changes of plan {plan}?",
+            counted(summary.files_changed, "file"),
+            summary.insertions.unwrap_or(0),
+            summary.deletions.unwrap_or(0),
+        )
+    };
+    confirm(&question, yes)
+}
+
+/// Report of an apply.
+pub(super) fn applied_view(applied: AppliedPlan) -> Report {
+    let (changes, validation) = (&applied.changes, &applied.validation);
+    let lifecycle = &applied.lifecycle;
+    let (cost, is_cost_known) = known_cost(lifecycle.total_cost, lifecycle.cost_known_part);
+    Report::new("plan apply")
+        .panel(
+            Panel::new("Apply Summary")
+                .row("Plan", Cell::Id(applied.plan_id.to_string()))
+                .row("Artifacts", applied.artifacts)
+                .row(
+                    "Changes",
+                    changes
+                        .insertions
+                        .zip(changes.deletions)
+                        .map(|(more, less)| format!("+{more} -{less}")),
+                )
+                .row("Project", applied.project.clone())
+                .row("Applied at", applied.applied_at.map(Cell::Time)),
+        )
+        .panel(
+            Panel::new("Validation (from Execute)")
+                .row("Ran", validation.ran)
+                .row("Passed", validation.passed)
+                .row("Seconds", format!("{:.1}", validation.duration_s)),
+        )
+        .panel(
+            Panel::new("Sandbox Cleanup").row("Sandbox", applied.sandbox_cleanup.worktree.clone()),
+        )
+        .panel(
+            Panel::new("Plan Lifecycle")
+                .row("Phase", lifecycle.phase.as_str())
+                .row("State", lifecycle.state.clone())
+                .row(
+                    "Total duration",
+                    format!("{:.1} s", lifecycle.total_duration),
+                )
+                .row("Total cost", cost_cell(cost, is_cost_known))
+                .row("Decisions made", lifecycle.decisions_made),
+        )
+        .data(applied)
+        .ok("Changes applied")
+}

@@ -1,0 +1,221 @@
+//! `agents worker`, and queueing plans for workers.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cleveragents_application::plan_operations::{QueuePlan, QueuedPlan, ShowPlanStatus};
+use cleveragents_application::{
+    OperationError, PlanService, SafetySelection, Scheduler, Worker, WorkerEvent, WorkerOptions,
+    WorkerStarter, WorkerSummary,
+};
+use cleveragents_domain::{Code, Diagnose as _};
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
+use serde_json::json;
+
+use crate::arguments::Worker as Arguments;
+use crate::commands::{counted, signals};
+use crate::config::Home;
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Panel, Report, visible_lines};
+use crate::remote::Connection;
+
+/// Queues a plan for a worker. A connected server runs it itself.
+pub(super) fn queue(
+    context: &Context,
+    reference: Option<String>,
+    redo: bool,
+    skip: bool,
+) -> Result<Report, CommandError> {
+    if let Some(connection) = &context.connection {
+        return leave_to_server(context, connection, reference, redo || skip);
+    }
+    let queued = context.call(QueuePlan {
+        reference,
+        redo,
+        skip,
+    })?;
+    let plan = queued.plan_id;
+    let worker = if queued.worker_begun {
+        "begun"
+    } else {
+        "running"
+    };
+    Ok(Report::new("plan execute")
+        .panel(
+            Panel::new("Execution")
+                .row("Plan", Cell::Id(plan.to_string()))
+                .row("Queued", "for a worker")
+                .row("Worker", worker),
+        )
+        .data(queued)
+        .commands_at(&["/next_steps"])
+        .info(format!("watch it with `agents plan wait {plan}`"))
+        .ok("Plan queued for a worker"))
+}
+
+/// Queues a plan on the server, which stores the request before it responds.
+fn leave_to_server(
+    context: &Context,
+    connection: &Connection,
+    reference: Option<String>,
+    settles_calls: bool,
+) -> Result<Report, CommandError> {
+    if settles_calls {
+        let message =
+            "--redo and --skip are not available for plans that a server runs in the background";
+        return Err(CommandError::new(Code::LocalOnly, message)
+            .with_hint("repeat the command without --background"));
+    }
+    let plan = context.call(ShowPlanStatus { reference })?.plan_id;
+    connection.post(&format!("/api/v1/plans/{plan}/execute"), &json!({}))?;
+    let status = context.call(ShowPlanStatus {
+        reference: Some(plan.to_string()),
+    })?;
+    Ok(Report::new("plan execute")
+        .data(QueuedPlan {
+            plan_id: plan,
+            phase: status.phase,
+            state: status.state,
+            queued: true,
+            worker_begun: false,
+            next_steps: status.next_steps,
+        })
+        .commands_at(&["/next_steps"])
+        .panel(
+            Panel::new("Execution")
+                .row("Plan", Cell::Id(plan.to_string()))
+                .row("Queued", "for the server"),
+        )
+        .info(format!("watch it with `agents plan wait {plan}`"))
+        .ok("Plan queued on the server"))
+}
+
+/// Starts workers for operations that queue plans.
+pub(crate) fn worker_starter(context: &Context) -> Result<WorkerStarter, CommandError> {
+    let (engine, home) = (context.engine()?, context.home.clone());
+    let concurrency = context.settings.plan_concurrency();
+    Ok(Arc::new(move || {
+        let scheduler = Scheduler::new(Arc::clone(&engine), concurrency);
+        Ok(start_unless_running(&scheduler, &home)?)
+    }))
+}
+
+fn start_unless_running(scheduler: &Scheduler, home: &Home) -> Result<bool, CommandError> {
+    let has_worker = scheduler.has_worker()?;
+    if !has_worker {
+        start_worker(home)?;
+    }
+    Ok(!has_worker)
+}
+
+/// Starts a worker that exits when the queue is empty.
+fn start_worker(home: &Home) -> Result<(), CommandError> {
+    use std::os::unix::process::CommandExt as _;
+    let failed = |error: &std::io::Error| {
+        CommandError::new(Code::CommandNotStarted, "cannot start a worker")
+            .caused_by(error)
+            .with_hint("start one: `agents worker`")
+    };
+    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    home.create()?;
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(home.path().join("worker.log"))
+        .map_err(|error| failed(&error))?;
+    let errors = log.try_clone().map_err(|error| failed(&error))?;
+    std::process::Command::new(program)
+        .args(["--format", "plain", "worker", "--until-idle"])
+        .stdin(std::process::Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        // A new session: the worker outlives this command and its terminal.
+        .process_group(0)
+        .spawn()
+        .map_err(|error| failed(&error))?;
+    Ok(())
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<Report, CommandError> {
+    let plans = PlanService::new(
+        context.engine()?,
+        context.sessions()?,
+        context.sandboxes()?,
+        Arc::new(context.variables()),
+    )
+    .with_policy(context.settings.sandbox_policy().clone());
+    let (cancel, stop) = (Cancel::new(), CancellationToken::new());
+    let signals = signals::stop_on_signals(&cancel, &stop)?;
+    let started = Instant::now();
+    let runtime = || {
+        let runtime = context.runtime(&SafetySelection::default(), None);
+        runtime.map_err(OperationError::from)
+    };
+    let worker = Worker::new(
+        context.engine()?,
+        &plans,
+        context.settings.plan_concurrency(),
+        WorkerOptions {
+            concurrency: arguments.concurrency,
+            until_idle: arguments.until_idle,
+            runtime: &runtime,
+            observer: &print_event,
+            cancel: &cancel,
+        },
+    );
+    let id = worker.id();
+    let summary = worker.run();
+    signals.end();
+    Ok(report(id, &summary?, started.elapsed()))
+}
+
+/// Prints one line per plan to standard error, which may be closed.
+fn print_event(event: &WorkerEvent<'_>) {
+    let line = match event {
+        WorkerEvent::Ran(plan) => format!("plan {}: {}", plan.id, plan.stage),
+        WorkerEvent::Ended {
+            plan,
+            error,
+            is_failure: false,
+        } => format!("plan {plan}: {error}"),
+        WorkerEvent::Ended { plan, error, .. } => {
+            format!("plan {plan}: {error} ({})", error.code().as_str())
+        }
+    };
+    let _printed = writeln!(std::io::stderr(), "{}", visible_lines(&line));
+}
+
+/// Report of a worker; fails if a plan failed.
+fn report(id: cleveragents_domain::ProcessId, tally: &WorkerSummary, elapsed: Duration) -> Report {
+    let report = Report::new("worker")
+        .data(json!({
+            "worker": id, "processed": tally.done, "failed": tally.failed,
+            "waiting": tally.waiting, "stopped": tally.stopped, "duration_s": elapsed.as_secs_f64(),
+        }))
+        .panel(
+            Panel::new("Worker")
+                .row("Done", tally.done)
+                .row("Failed", tally.failed)
+                .row("Waiting for input", tally.waiting)
+                .row("Stopped", tally.stopped),
+        );
+    if tally.stopped > 0 {
+        let message = format!(
+            "{} stopped; the next worker continues",
+            counted(tally.stopped, "plan")
+        );
+        let hint = "start one: `agents worker`";
+        report
+            .failed(Code::PlanCancelled, message, hint)
+            .interrupted()
+    } else if tally.failed > 0 {
+        let message = format!("{} failed", counted(tally.failed, "plan"));
+        let hint = "list them: `agents plan list --state errored`";
+        report.failed(Code::PlanFailed, message, hint)
+    } else {
+        // Stopping an idle worker by a signal is not an error.
+        report.ok("Worker stopped")
+    }
+}

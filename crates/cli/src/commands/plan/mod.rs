@@ -1,0 +1,125 @@
+//! `plan`: commands that read plans.
+
+mod checkpoint;
+mod diff;
+mod errors;
+mod explain;
+mod guard;
+pub(super) mod lifecycle;
+mod list;
+pub(crate) mod log;
+mod show;
+mod status;
+mod tree;
+mod wait;
+
+pub(super) use checkpoint::list as list_checkpoints;
+pub(super) use diff::made_by_commands;
+
+use cleveragents_application::plan_operations::ExplainDecision;
+use cleveragents_domain::{MicroUsd, PlanState};
+
+use crate::arguments::{PlanCheckpoint, PlanCommand};
+use crate::context::Context;
+use crate::output::{Cell, CommandError, Report};
+
+/// Commands that call typed operations.
+pub(crate) const OPERATIONS: &[&str] = &[
+    "plan apply",
+    "plan approve",
+    "plan artifacts",
+    "plan cancel",
+    "plan checkpoint delete",
+    "plan checkpoint list",
+    "plan diff",
+    "plan edit",
+    "plan errors",
+    "plan execute",
+    "plan explain",
+    "plan guard",
+    "plan list",
+    "plan log",
+    "plan prompt",
+    "plan redo",
+    "plan reject",
+    "plan resume",
+    "plan revert",
+    "plan rollback",
+    "plan show",
+    "plan status",
+    "plan tree",
+    "plan use",
+    "plan wait",
+];
+
+/// Command path, as in the `command` field of the JSON output.
+pub(super) const fn name(command: &PlanCommand) -> &'static str {
+    match command {
+        PlanCommand::List(_) => "plan list",
+        PlanCommand::Show { .. } => "plan show",
+        PlanCommand::Status { .. } => "plan status",
+        PlanCommand::Tree(_) => "plan tree",
+        PlanCommand::Explain { .. } => "plan explain",
+        PlanCommand::Diff { .. } => "plan diff",
+        PlanCommand::Artifacts { .. } => "plan artifacts",
+        PlanCommand::Errors { .. } => "plan errors",
+        PlanCommand::Log(_) => "plan log",
+        PlanCommand::Wait { .. } => "plan wait",
+        PlanCommand::Guard { .. } => "plan guard",
+        PlanCommand::Checkpoint(PlanCheckpoint::List { .. }) => "plan checkpoint list",
+        PlanCommand::Checkpoint(PlanCheckpoint::Delete { .. }) => "plan checkpoint delete",
+    }
+}
+
+pub(super) fn run(context: &Context, command: PlanCommand) -> Result<Report, CommandError> {
+    match command {
+        PlanCommand::List(arguments) => list::run(context, arguments),
+        PlanCommand::Show { plan, document } => show::run(context, plan.reference, document),
+        PlanCommand::Status { plan } => status::run(context, plan.reference),
+        PlanCommand::Tree(arguments) => tree::run(context, arguments),
+        PlanCommand::Explain {
+            reference,
+            show_context,
+            show_reasoning,
+        } => explain::run(
+            context,
+            ExplainDecision {
+                reference,
+                show_context,
+                show_reasoning,
+            },
+        ),
+        PlanCommand::Diff { plan, stat } => diff::run(context, plan.reference, stat),
+        PlanCommand::Artifacts { plan } => diff::artifacts(context, plan.reference),
+        PlanCommand::Errors { plan } => errors::run(context, plan.reference),
+        PlanCommand::Log(arguments) => log::run(context, arguments),
+        PlanCommand::Wait { plan, timeout } => wait::run(context, plan.reference, timeout),
+        PlanCommand::Guard { plan, max_cost } => guard::run(context, plan.reference, max_cost),
+        PlanCommand::Checkpoint(PlanCheckpoint::List { plan }) => {
+            checkpoint::list(context, plan.reference)
+        }
+        PlanCommand::Checkpoint(PlanCheckpoint::Delete {
+            plan,
+            checkpoints,
+            yes,
+        }) => checkpoint::delete(context, plan.reference, checkpoints, yes),
+    }
+}
+
+/// Known part of a cost in US dollars, and whether it is the whole cost.
+pub(super) fn known_cost(cost: Option<f64>, known_part: Option<f64>) -> (MicroUsd, bool) {
+    let known = cost.or(known_part).and_then(MicroUsd::from_usd_rounded_up);
+    (known.unwrap_or_default(), cost.is_some())
+}
+
+/// State of a plan with its colour.
+pub(super) fn state_cell(state: PlanState) -> Cell {
+    let text = state.as_str().to_owned();
+    match state {
+        PlanState::Applied => Cell::Good(text),
+        PlanState::Constrained | PlanState::Errored => Cell::Bad(text),
+        PlanState::Cancelled => Cell::Muted(text),
+        PlanState::AwaitingInput => Cell::Warn(text),
+        PlanState::Queued | PlanState::Processing | PlanState::Complete => Cell::Text(text),
+    }
+}

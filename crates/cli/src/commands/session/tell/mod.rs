@@ -1,0 +1,38 @@
+//! `session tell`: sends a message to a model that calls tools.
+
+mod view;
+
+use std::sync::Arc;
+
+use cleveragents_application::session_operations::{TellSession, TurnMode};
+
+use super::append::read_text;
+use crate::arguments::SessionTell;
+use crate::commands::observed;
+use crate::context::Context;
+use crate::output::{CommandError, Report};
+use view::Watcher;
+
+pub(super) fn run(context: &Context, arguments: SessionTell) -> Result<Report, CommandError> {
+    let prompt = match arguments.prompt.as_deref() {
+        _ if arguments.resume => None,
+        Some("-") => Some(read_text(context)?),
+        other => Some(other.unwrap_or_default().to_owned()),
+    };
+    let request = TellSession {
+        session: arguments.session,
+        prompt,
+        resume: arguments.resume,
+        ..arguments.turn.request()
+    };
+    let watcher = Arc::new(Watcher::new(context, arguments.stream));
+    let result = observed::call(context, request, Arc::clone(&watcher) as _);
+    watcher.end();
+    let mut result = result?;
+    result.session.mode = if arguments.stream {
+        TurnMode::Stream
+    } else {
+        TurnMode::Whole
+    };
+    Ok(view::report(result, arguments.stream))
+}

@@ -1,0 +1,184 @@
+//! Output of a turn, while it runs and when it has finished.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cleveragents_application::session_operations::{TurnResult, TurnToolCall};
+use cleveragents_application::{AgentEvent, Observer, ToolCallStatus};
+
+use crate::commands::cost_cell;
+use crate::commands::turn_view::{
+    call_finished_line, call_started_line, compacted_line, recovered_line, retry_line, short,
+};
+use crate::context::Context;
+use crate::output::{Align, Cell, Panel, Report, Table, visible_lines, write_err, write_out};
+
+/// Maximum length of a prompt in a panel.
+const LONGEST_PROMPT: usize = 200;
+
+/// Shows the events of a turn on a terminal.
+pub(super) struct Watcher {
+    /// Whether the answer is streamed.
+    streams: bool,
+    /// Whether tool calls are printed to standard error.
+    prints_events: bool,
+    has_text: AtomicBool,
+}
+
+impl Watcher {
+    pub(super) fn new(context: &Context, is_stream: bool) -> Self {
+        let printer = context.printer;
+        let is_human = printer.format().is_human();
+        Self {
+            streams: is_stream && is_human,
+            prints_events: is_human && (is_stream || printer.shows_progress()),
+            has_text: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends the line of the answer, so that later output starts on a new line.
+    pub(super) fn end(&self) {
+        self.line_end();
+    }
+
+    fn line_end(&self) {
+        if self.has_text.swap(false, Ordering::Relaxed) {
+            write_out("\n");
+        }
+    }
+
+    fn print_line(&self, line: &str) {
+        if self.prints_events {
+            self.line_end();
+            write_err(&format!("{}\n", visible_lines(line)));
+        }
+    }
+}
+
+impl Observer for Watcher {
+    fn event(&self, event: &AgentEvent) {
+        match event {
+            AgentEvent::WaitingForSession => {
+                self.print_line("waiting for another turn of this session …");
+            }
+            AgentEvent::Text { text, .. } if self.streams => {
+                self.has_text.store(true, Ordering::Relaxed);
+                write_out(&visible_lines(text));
+            }
+            AgentEvent::Retry {
+                message,
+                answer_restarts,
+                ..
+            } => self.print_line(&retry_line(message, *answer_restarts && self.streams)),
+            AgentEvent::ToolCallStarted {
+                tool, arguments, ..
+            } => self.print_line(&call_started_line(tool, arguments)),
+            AgentEvent::ToolCallFinished {
+                tool,
+                status,
+                message,
+                ..
+            } => self.print_line(&call_finished_line(tool, *status, message.as_deref())),
+            AgentEvent::Compacted {
+                tokens_before,
+                tokens_after,
+                ..
+            } => self.print_line(&compacted_line(*tokens_before, *tokens_after)),
+            AgentEvent::TurnRecovered { resumed, .. } => self.print_line(recovered_line(*resumed)),
+            _ => {}
+        }
+    }
+
+    fn is_watching(&self) -> bool {
+        self.streams || self.prints_events
+    }
+}
+
+pub(super) fn report(result: TurnResult, is_stream: bool) -> Report {
+    let session = &result.session;
+    let mut shown = Report::new("session tell");
+    if is_stream {
+        shown = shown.panel(
+            Panel::new("Session")
+                .row("Id", Cell::Id(session.id.to_string()))
+                .row("Actor", session.actor.clone())
+                .row("Sandbox", result.sandbox.clone()),
+        );
+    } else {
+        let prompt = result.prompt.as_deref();
+        shown = shown.panel(
+            Panel::new("Plan Request")
+                .row("Actor", session.actor.clone())
+                .row("Session", Cell::Id(session.id.to_string()))
+                .row("Automation", session.automation.clone())
+                .row("Prompt", prompt.map(|prompt| short(prompt, LONGEST_PROMPT))),
+        );
+        if !result.tool_calls.is_empty() {
+            shown = shown.table(calls(&result.tool_calls));
+        }
+        shown = shown.text(result.response.clone());
+        if !result.files_changed.is_empty() {
+            let mut panel = Panel::new("Result").row("Sandbox", result.sandbox.clone());
+            for file in &result.files_changed {
+                panel = panel.row("Changed", file.clone());
+            }
+            shown = shown.panel(panel);
+        }
+    }
+    let usage = &result.usage;
+    let (cost, is_known) = usage.known_cost();
+    shown = shown.panel(
+        Panel::new("Usage")
+            .row("Input tokens", usage.input_tokens.0)
+            .row("Output tokens", usage.output_tokens.0)
+            .row("Cost", cost_cell(cost, is_known))
+            .row("Tool calls", usage.tool_calls)
+            .row("Seconds", format!("{:.1}", usage.duration_s)),
+    );
+    let shown = notes(shown, &result).data(result);
+    shown.ok(if is_stream {
+        "Stream complete"
+    } else {
+        "Answered"
+    })
+}
+
+fn calls(calls: &[TurnToolCall]) -> Table {
+    let table = Table::new("Commands Executed")
+        .column("Tool", Align::Left)
+        .column("Arguments", Align::Left)
+        .column("Outcome", Align::Left);
+    table.rows(calls.iter().map(|call| {
+        let reason = call.reason.as_deref().unwrap_or_default();
+        vec![
+            call.tool.as_str().into(),
+            short(&call.arguments, 80).into(),
+            match call.outcome {
+                ToolCallStatus::Succeeded => Cell::Good("done".to_owned()),
+                ToolCallStatus::Failed => Cell::Warn(short(reason, 80)),
+                ToolCallStatus::Refused => Cell::Warn(format!("refused: {reason}")),
+            },
+        ]
+    }))
+}
+
+/// Adds warnings and next commands.
+fn notes(mut shown: Report, result: &TurnResult) -> Report {
+    if let Some(left) = &result.interrupted
+        && !left.doubtful.is_empty()
+    {
+        shown = shown.warn(format!(
+            "an earlier turn was interrupted during {}: its outcome is unknown, check whether it took effect",
+            left.doubtful.join(", ")
+        ));
+    }
+    for caveat in &result.caveats {
+        shown = shown.warn(caveat.clone());
+    }
+    let sandbox = result.sandbox.as_ref();
+    if let Some(name) = sandbox.filter(|_| !result.files_changed.is_empty()) {
+        shown = shown.info(format!(
+            "show the changes with `agents sandbox diff {name}`, apply them with `agents sandbox apply {name}`"
+        ));
+    }
+    shown
+}

@@ -1,0 +1,70 @@
+//! Many concurrent processes with one session.
+
+use cleveragents_testkit::{Answer, Gate, TestDatabase};
+use serde_json::Value;
+
+use super::world::{READ, SHELL, Talk, agents};
+
+const MANY: usize = 16;
+
+/// Answers of the model to message `number`: two calls, then a text.
+fn script(number: usize) -> String {
+    format!(
+        "answers:\n\
+         - when: '^question {number}$'\n  calls:\n  \
+         - {{id: read, name: {READ}, arguments: {{path: notes.txt}}}}\n  \
+         - {{id: add, name: {SHELL}, arguments: {{command: 'echo {number} >> log.txt'}}}}\n\
+         - {{when: '.', text: 'answer {number}'}}\n"
+    )
+}
+
+#[test]
+fn sixteen_processes_use_one_session_and_every_turn_is_complete() {
+    for database in TestDatabase::each() {
+        let here = database.kind;
+        let talk = Talk::new(agents().on(&database.url), "scripted/unused.yaml");
+        let gate = Gate::default();
+        let asked: Vec<_> = (0..MANY)
+            .map(|number| {
+                let file = format!("script-{number}.yaml");
+                let place = talk.agents.cwd().join(&file);
+                std::fs::write(place, script(number)).expect("a file");
+                let prompt = format!("question {number}");
+                let model = format!("scripted/{file}");
+                let arguments = talk.arguments(&["--actor", &model, &prompt]);
+                talk.agents.behind(&gate, &arguments)
+            })
+            .collect();
+        gate.open();
+        for (number, child) in asked.into_iter().enumerate() {
+            let answer = Answer::from_output(&child.wait_with_output().expect("it ends"));
+            assert_eq!(answer.code, Some(0), "{here}, {number}: {answer:?}");
+            let data = &answer.json()["data"];
+            assert_eq!(data["response"], format!("answer {number}"), "{here}");
+            let calls = data["tool_calls"].as_array().expect("calls");
+            assert!(
+                calls.iter().all(|call| call["outcome"] == "succeeded"),
+                "{here}: {calls:?}"
+            );
+        }
+        let messages = talk.messages();
+        assert_eq!(messages.len(), 5 * MANY, "{here}");
+        let mut order = Vec::new();
+        for turn in messages.chunks(5) {
+            let roles: Vec<&Value> = turn.iter().map(|message| &message["role"]).collect();
+            assert_eq!(roles, ["user", "assistant", "tool", "tool", "assistant"]);
+            let said = |place: usize| turn[place]["content"].as_str().expect("text");
+            let number = said(0).strip_prefix("question ").expect("a question");
+            assert_eq!(said(4), format!("answer {number}"), "{here}");
+            order.push(number.to_owned());
+        }
+        // The tools ran in the order of the turns, one turn after the other.
+        let log = talk.file("log.txt").expect("written");
+        let lines: Vec<&str> = log.lines().collect();
+        assert_eq!(lines, order, "{here}");
+        order.sort_by_key(|number| number.parse::<usize>().expect("a number"));
+        assert_eq!(order, (0..MANY).map(|n| n.to_string()).collect::<Vec<_>>());
+        let states = database.ask("SELECT state, count(*) FROM turns GROUP BY state");
+        assert_eq!(states, [["complete".to_owned(), MANY.to_string()]]);
+    }
+}

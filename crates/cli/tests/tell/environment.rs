@@ -1,0 +1,77 @@
+//! Environment block for models: at the start of the instructions, identical in every turn; and
+//! instruction files of folders when the model works there.
+
+use super::form::{Form, Shape};
+use super::world::{READ, Talk, WRITE};
+
+/// The block in the body of a request.
+fn block(body: &str) -> &str {
+    let start = body.find("<environment>").expect("a block");
+    let end = body.find("</environment>").expect("its end");
+    &body[start..end]
+}
+
+#[test]
+fn a_model_receives_its_environment_and_the_same_in_every_turn() {
+    for form in Form::BOTH {
+        let write = ("c1", WRITE, r#"{"path": "new.py", "content": "x"}"#);
+        let talk = Talk::with_endpoint(
+            form,
+            vec![
+                form.calls(Shape::Pieces, &[write]),
+                form.says(Shape::Pieces, &["Done."]),
+                form.says(Shape::Pieces, &["Done again."]),
+            ],
+        );
+        std::fs::write(talk.copy.join("Cargo.toml"), "").expect("a file");
+        talk.told(&["Write something"]);
+        talk.told(&["And again"]);
+        let received = talk.server().received();
+        let first = block(&received[0].body);
+        let folder = talk.copy.display().to_string();
+        for fact in [
+            folder.as_str(),
+            "languages: Rust",
+            "`cargo test`",
+            "Network: off",
+            "git",
+        ] {
+            assert!(first.contains(fact), "{fact}: {first}");
+        }
+        for request in &received {
+            assert_eq!(block(&request.body), first, "{form:?}");
+        }
+    }
+}
+
+#[test]
+fn folder_instructions_are_sent_with_the_first_file_read_there() {
+    for form in Form::BOTH {
+        let talk = Talk::with_endpoint(
+            form,
+            vec![
+                form.calls(Shape::Pieces, &[("c1", READ, r#"{"path": "notes.txt"}"#)]),
+                form.calls(Shape::Pieces, &[("c2", READ, r#"{"path": "a/b/file"}"#)]),
+                form.calls(Shape::Pieces, &[("c3", READ, r#"{"path": "a/b/file"}"#)]),
+                form.says(Shape::Pieces, &["Done."]),
+            ],
+        );
+        std::fs::create_dir_all(talk.copy.join("a/b")).expect("folders");
+        for (name, text) in [
+            ("CLAUDE.md", "Rule of the top"),
+            ("a/AGENTS.md", "Rule of the folder"),
+            ("a/b/file", "content"),
+        ] {
+            std::fs::write(talk.copy.join(name), text).expect("a file");
+        }
+        talk.told(&["Read the file"]);
+        let received = talk.server().received();
+        let top = |body: &str| body.matches("Rule of the top").count();
+        let inner = |body: &str| body.matches("Rule of the folder").count();
+        let counts = |at: usize| (top(&received[at].body), inner(&received[at].body));
+        assert_eq!(counts(0), (1, 0), "{form:?}");
+        assert_eq!(counts(1), (1, 0), "{form:?}");
+        assert_eq!(counts(2), (1, 1), "{form:?}");
+        assert_eq!(counts(3), (1, 1), "{form:?}: shown once");
+    }
+}

@@ -1,0 +1,117 @@
+//! Actions: the templates that plans are created from.
+//!
+//! [`Action::read`] parses one from its YAML file, [`Action::resolve`] validates the argument values that a user gives,
+//! and [`Action::render`] fills them into its texts. A plan stores the action it was created from as JSON, so that a
+//! later change of the file does not affect it.
+
+mod argument;
+#[cfg(test)]
+mod broken;
+mod file;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use argument::{
+    ActionArgument, ActionArgumentError, ActionArgumentType, ActionValues, ArgumentProblem,
+};
+
+/// Whether plans can be created from an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ActionState {
+    /// Plans can be created.
+    Available,
+    /// No more plans can be created.
+    Archived,
+}
+
+impl ActionState {
+    /// Printed name of the state.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Archived => "archived",
+        }
+    }
+}
+
+/// The actors that an action names for the roles of a plan. Roles that the action leaves open are filled from the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActionActors {
+    /// Creates the strategy.
+    pub strategy: Option<String>,
+    /// Executes the steps.
+    pub execution: Option<String>,
+    /// Estimates effort and cost.
+    pub estimation: Option<String>,
+    /// Reviews the result.
+    pub review: Option<String>,
+    /// Always `none` or not given. Plans of earlier versions may contain a name here that has no effect.
+    pub apply: Option<String>,
+    /// Reconciles invariants.
+    pub invariant: Option<String>,
+}
+
+impl ActionActors {
+    /// Each actor with the name of its field in the file.
+    pub fn by_field(&self) -> [(&'static str, Option<&str>); 6] {
+        [
+            ("strategy_actor", self.strategy.as_deref()),
+            ("execution_actor", self.execution.as_deref()),
+            ("estimation_actor", self.estimation.as_deref()),
+            ("review_actor", self.review.as_deref()),
+            ("apply_actor", self.apply.as_deref()),
+            ("invariant_actor", self.invariant.as_deref()),
+        ]
+    }
+}
+
+/// A template for plans.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Action {
+    /// Full name, such as `local/lint`.
+    pub name: String,
+    /// Short description, one sentence. May contain placeholders.
+    pub description: String,
+    /// Long description. May contain placeholders.
+    pub long_description: Option<String>,
+    /// Criteria for a plan to be done. May contain placeholders.
+    pub definition_of_done: String,
+    /// Actors of its plans.
+    pub actors: ActionActors,
+    /// Whether more than one plan can be created from it.
+    pub reusable: bool,
+    /// Whether its plans must not change anything.
+    pub read_only: bool,
+    /// Arguments that the user gives when creating a plan, in the order of the file.
+    pub arguments: Vec<ActionArgument>,
+    /// Automation profile of its plans.
+    pub automation_profile: Option<String>,
+    /// Invariants of its plans. May contain placeholders.
+    pub invariants: Vec<String>,
+    /// Safety profile of its plans.
+    pub safety_profile: Option<String>,
+}
+
+impl Action {
+    /// Looks up an argument by name; hyphen and underscore are equivalent.
+    pub fn argument(&self, name: &str) -> Option<&ActionArgument> {
+        argument::named(&self.arguments, name)
+    }
+
+    /// Fills values into a text: `{name}` becomes the value of that argument, or nothing when it has none; `{{` and
+    /// `}}` become braces. A value is never interpreted as a template.
+    pub fn render(&self, text: &str, values: &ActionValues) -> String {
+        template::render(text, |name| {
+            let argument = self.argument(name)?;
+            let value = values.values.get(&argument.name);
+            Some(value.map(argument::shown).unwrap_or_default())
+        })
+    }
+}

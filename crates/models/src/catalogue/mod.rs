@@ -1,0 +1,356 @@
+//! The catalogue: the available models, and the only way to open one.
+
+mod reach;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use cleveragents_domain::{RemoteAgent, is_agent_token_variable};
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{AgentModel, Caller, PROVIDER};
+use crate::error::{ErrorKind, ModelError};
+use crate::fallback::Fallback;
+use crate::file::{ModelFile, WrittenProvider};
+use crate::http::Http;
+use crate::limits::{Limits, RetryPolicy};
+use crate::model::{Capabilities, Model};
+use crate::name::{ModelName, ModelNameError};
+use crate::price::{Description, Price, Table};
+use crate::provider::BUILT_IN;
+use crate::redact::{Redactor, looks_secret, shown_address};
+use crate::remote::Remote;
+use crate::replay::{Recorder, Replay};
+use crate::retry::Persistent;
+use crate::scripted::ScriptedModel;
+use crate::secret::{KEY_VARIABLES, Secret};
+use crate::wire::Protocol;
+
+/// Looks up an environment variable. Only the front end reads the real environment.
+pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Settings of a catalogue.
+#[derive(Clone)]
+pub struct CatalogueOptions {
+    /// Access to environment variables.
+    pub variables: Variables,
+    /// Fallback lookup for keys that no variable holds, by the name of the variable.
+    pub keyring: Option<Variables>,
+    /// The user's file of providers and models, if any.
+    pub file: Option<PathBuf>,
+    /// Base directory for paths of scripts and recordings.
+    pub folder: PathBuf,
+    /// Time and size limits of a call.
+    pub limits: Limits,
+    /// Retry policy of a call.
+    pub retry: RetryPolicy,
+    /// Models to try when one fails, in order.
+    pub fallback: Vec<ModelName>,
+    /// File to which every exchange is appended.
+    pub record: Option<PathBuf>,
+    /// Further values to redact, such as secrets of the environment.
+    pub secrets: Vec<Secret>,
+    /// Whether remote agents may be on this machine or in a private network.
+    pub private_agents: bool,
+}
+
+impl CatalogueOptions {
+    /// Default limits, no file, no fallback and no recording.
+    pub fn new(variables: Variables, folder: impl Into<PathBuf>) -> Self {
+        Self {
+            variables,
+            keyring: None,
+            file: None,
+            folder: folder.into(),
+            limits: Limits::default(),
+            retry: RetryPolicy::default(),
+            fallback: Vec::new(),
+            record: None,
+            secrets: Vec::new(),
+            private_agents: false,
+        }
+    }
+}
+
+/// All available models.
+pub struct Catalogue {
+    options: CatalogueOptions,
+    table: Table,
+    providers: BTreeMap<String, WrittenProvider>,
+    http: Arc<Http>,
+    /// Cached answers of the keyring: a lookup takes time and may prompt the user.
+    from_keyring: Mutex<HashMap<String, Option<Secret>>>,
+}
+
+/// A model as shown in lists.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelEntry {
+    /// Full name of the model.
+    pub name: ModelName,
+    /// Supported features and limits.
+    pub capabilities: Capabilities,
+    /// Price; `None` when unknown.
+    pub price: Option<Price>,
+    /// Protocol of its provider; `None` for scripts and recordings.
+    pub protocol: Option<Protocol>,
+    /// Base URL of its provider.
+    pub base_url: Option<String>,
+    /// Source of the API key.
+    pub key: KeyState,
+}
+
+impl ModelEntry {
+    /// Whether the model can be called now, as far as that is known without calling it.
+    pub fn is_available(&self) -> bool {
+        !matches!(self.key, KeyState::Missing { .. })
+            && (self.base_url.is_some() || self.protocol.is_none())
+    }
+}
+
+/// Source of an API key. Never contains the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum KeyState {
+    /// An environment variable.
+    Variable {
+        /// Name of the variable.
+        name: String,
+    },
+    /// An entry of the keyring.
+    Keyring {
+        /// Name of the entry.
+        name: String,
+    },
+    /// The key is in none of these variables.
+    Missing {
+        /// Names of the variables.
+        names: Vec<String>,
+    },
+    /// No key is needed.
+    NotNeeded,
+}
+
+impl Catalogue {
+    /// Reads the built-in table of models and the user's file.
+    pub fn new(options: CatalogueOptions) -> Result<Self, ModelError> {
+        let mut table = Table::default();
+        for file in ModelFile::built_in()? {
+            table.extend(file.models);
+        }
+        let mut providers = BTreeMap::new();
+        if let Some(path) = &options.file {
+            let shown = path.display().to_string();
+            let file = ModelFile::read(&shown, &read_file(path)?)?;
+            table.extend(file.models);
+            providers = file.providers;
+        }
+        Ok(Self {
+            options,
+            table,
+            providers,
+            http: Arc::default(),
+            from_keyring: Mutex::default(),
+        })
+    }
+
+    /// Opens a model with the configured fallback models behind it.
+    pub fn open(&self, name: &ModelName) -> Result<Arc<dyn Model>, ModelError> {
+        let first = self.open_only(name);
+        let rest = self.options.fallback.iter().filter(|other| *other != name);
+        let rest: Vec<_> = rest
+            .map(|other| (other.clone(), self.open_only(other)))
+            .collect();
+        if rest.is_empty() {
+            return first;
+        }
+        Ok(Arc::new(Fallback::new((name.clone(), first), rest)?))
+    }
+
+    /// Opens a model without fallback.
+    pub fn open_only(&self, name: &ModelName) -> Result<Arc<dyn Model>, ModelError> {
+        let model = self.open_bare(name)?;
+        Ok(match &self.options.record {
+            Some(path) => Arc::new(Recorder::new(model, self.path(path), self.redactor())),
+            None => model,
+        })
+    }
+
+    fn open_bare(&self, name: &ModelName) -> Result<Arc<dyn Model>, ModelError> {
+        let CatalogueOptions { limits, retry, .. } = self.options;
+        match name.provider() {
+            "scripted" => {
+                let path = self.path(Path::new(name.model()));
+                let script =
+                    ScriptedModel::read(name, &path.display().to_string(), &read_file(&path)?)?;
+                Ok(Arc::new(Persistent::new(Arc::new(script), limits, retry)))
+            }
+            "replay" => {
+                let path = self.path(Path::new(name.model()));
+                let text = read_file(&path)?;
+                Ok(Arc::new(Replay::read(
+                    name,
+                    &path.display().to_string(),
+                    &text,
+                    self.redactor(),
+                )?))
+            }
+            _ => {
+                let target = self.target(name)?;
+                let price = self.price(name);
+                let http = Arc::clone(&self.http);
+                // The redactor knows all keys, because a server may echo the key of another provider if it was sent the
+                // wrong one.
+                let remote = Remote::new(target, price, limits, http, self.redactor());
+                Ok(Arc::new(Persistent::new(Arc::new(remote), limits, retry)))
+            }
+        }
+    }
+
+    /// Opens a remote agent, which answers like a model. `name` is the name of its actor.
+    pub fn open_agent(
+        &self,
+        name: &str,
+        agent: &RemoteAgent,
+    ) -> Result<Arc<dyn Model>, ModelError> {
+        let whole = format!("{PROVIDER}/{name}");
+        let name: ModelName = whole.parse().map_err(|error: ModelNameError| {
+            ModelError::about(ErrorKind::InvalidName, whole.as_str(), error.to_string())
+        })?;
+        let redactor = self.redactor();
+        // An actor file written by others could embed secrets of the environment in its address.
+        if redactor.text(&agent.url) != agent.url || looks_secret(&agent.url) {
+            let why = "the address of the agent holds a secret";
+            return Err(ModelError::new(ErrorKind::AddressRefused, &name, why)
+                .with_hint("name the variable that holds the token with `token_env` instead"));
+        }
+        let token = match &agent.token_variable {
+            None => None,
+            Some(variable) if !is_agent_token_variable(variable) => {
+                let why = format!("`{variable}` is not a valid variable for the token of an agent");
+                return Err(ModelError::new(ErrorKind::NoKey, &name, why));
+            }
+            Some(variable) => {
+                let Some(token) = self.variable(variable) else {
+                    let why = format!("there is no token: {variable} is not set");
+                    return Err(ModelError::new(ErrorKind::NoKey, &name, why)
+                        .with_hint(format!("set {variable} to the token of the agent")));
+                };
+                Some(Secret::new(token))
+            }
+        };
+        Ok(Arc::new(AgentModel::new(Caller {
+            redactor: redactor.and(token.clone()),
+            name,
+            agent: agent.clone(),
+            token,
+            allows_private: self.options.private_agents,
+            limits: self.options.limits,
+            retry: self.options.retry,
+        })))
+    }
+
+    /// All described models of all providers, by name.
+    pub fn list(&self) -> Vec<ModelEntry> {
+        let described = self.table.names();
+        described
+            .filter_map(|name| self.entry(&name).ok())
+            .collect()
+    }
+
+    /// Returns what is known of a model, described or not.
+    pub fn entry(&self, name: &ModelName) -> Result<ModelEntry, ModelError> {
+        if matches!(name.provider(), "scripted" | "replay") {
+            let model = self.open_bare(name)?;
+            return Ok(ModelEntry {
+                name: name.clone(),
+                capabilities: model.capabilities(),
+                price: None,
+                protocol: None,
+                base_url: None,
+                key: KeyState::NotNeeded,
+            });
+        }
+        let provider = self.provider(name)?;
+        let (capabilities, _) = self.described(name, provider.protocol);
+        let base_url = self.base_url(&provider);
+        Ok(ModelEntry {
+            name: name.clone(),
+            capabilities,
+            price: self.price(name),
+            protocol: Some(provider.protocol),
+            base_url: base_url
+                .as_ref()
+                .map(|(url, _)| shown_address(url).into_owned()),
+            key: self
+                .key(&provider, base_url.is_some_and(|(_, is_own)| is_own))
+                .0,
+        })
+    }
+
+    /// Names of all providers, sorted.
+    pub fn providers(&self) -> Vec<String> {
+        let mut names: Vec<String> = BUILT_IN.iter().map(|found| found.name.to_owned()).collect();
+        names.extend(self.providers.keys().cloned());
+        names.extend(["replay".to_owned(), "scripted".to_owned()]);
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Variables that may hold the key of a provider, the usual one first; `None` when the provider does not exist.
+    pub fn key_variables_of(&self, provider: &str) -> Option<Vec<String>> {
+        let name: ModelName = format!("{provider}/any").parse().ok()?;
+        self.provider(&name).ok().map(|found| found.key_variables)
+    }
+
+    /// All variables that may hold a key. Child processes must not inherit them.
+    pub fn key_variables(&self) -> Vec<String> {
+        let own = self
+            .providers
+            .values()
+            .filter_map(|found| found.key_variable.clone());
+        KEY_VARIABLES
+            .iter()
+            .map(|name| (*name).to_owned())
+            .chain(own)
+            .collect()
+    }
+
+    /// Creates a redactor that knows every configured key, the keys that the keyring returned so far, and the further
+    /// secrets of the options.
+    pub fn redactor(&self) -> Redactor {
+        let names = self.key_variables();
+        let set = names.iter().filter_map(|name| self.variable(name));
+        let given: Vec<Secret> = self
+            .given_by_keyring()
+            .values()
+            .flatten()
+            .cloned()
+            .collect();
+        let further = self.options.secrets.iter().cloned();
+        Redactor::new(set.map(Secret::new).chain(given).chain(further))
+    }
+
+    fn described(&self, name: &ModelName, protocol: Protocol) -> (Capabilities, Description) {
+        let found = self.table.find(name);
+        let mut capabilities = found.capabilities.resolve();
+        capabilities.max_tools = capabilities.max_tools.or_else(|| protocol.max_tools());
+        (capabilities, found)
+    }
+
+    fn price(&self, name: &ModelName) -> Option<Price> {
+        self.table.find(name).price.as_ref().and_then(Price::read)
+    }
+
+    fn path(&self, path: &Path) -> PathBuf {
+        self.options.folder.join(path)
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, ModelError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let message = format!("the file cannot be read: {error}");
+        ModelError::about(ErrorKind::FileAccess, path.display().to_string(), message)
+    })
+}

@@ -1,0 +1,399 @@
+//! Copies of directories and files: by shared blocks (reflinks) if the file system supports them,
+//! otherwise by content.
+
+mod listing;
+
+use std::collections::HashSet;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use cleveragents_domain::{FileKind, FileMode, FileState, TreePath};
+use rustix::fs::{self, AtFlags, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::capture::BaseContent;
+use crate::error::{During as _, Error};
+use crate::manifest::{Manifest, PathRecord};
+use crate::objects::Objects;
+use crate::scan::Extent;
+use crate::scoped_dir::{Root, Stat};
+use crate::state::read_state;
+use listing::{Listing, differences, list};
+
+/// Maximum number of copy passes; each pass copies again the paths that changed during the previous
+/// one.
+const ATTEMPTS: usize = 4;
+
+/// Number of files that a thread copies before it takes more work.
+const RUN: usize = 64;
+
+/// Content up to this size is copied through memory, in two calls.
+const IN_MEMORY: u64 = 128 << 10;
+
+/// State of the original when it was copied.
+#[derive(Debug)]
+pub(crate) struct CopiedTree {
+    /// Folder by folder, sorted.
+    pub(crate) listings: Vec<Listing>,
+    /// Time of the scan, in nanoseconds since the epoch.
+    pub(crate) moment: i64,
+}
+
+/// Copies a tree into an empty folder.
+pub(crate) fn copy_tree(from: &Root, to: &Root, extent: Extent<'_>) -> Result<CopiedTree, Error> {
+    let mut moment = crate::capture::now();
+    let mut found = list(from, extent).during("walking", from.path())?;
+    let mut wanted: Option<HashSet<TreePath>> = None;
+    for _ in 0..ATTEMPTS {
+        copy_paths(from, to, &found, wanted.as_ref())?;
+        let again_at = crate::capture::now();
+        let again = list(from, extent).during("walking", from.path())?;
+        let changed = differences(&found, &again).during("walking", from.path())?;
+        found = again;
+        if changed.is_empty() {
+            set_folder_times(to, &found)?;
+            return Ok(CopiedTree {
+                listings: found,
+                moment,
+            });
+        }
+        for path in changed.iter().rev() {
+            remove(to, path).during("removing", &to.path().join(path.as_path()))?;
+        }
+        wanted = Some(changed.into_iter().collect());
+        moment = again_at;
+    }
+    Err(Error::CannotSandbox {
+        what: format!("`{}`", from.path().display()),
+        reason: "it changes faster than it can be copied".to_owned(),
+        hint: Some("stop what writes there, then try again".into()),
+    })
+}
+
+fn remove(root: &Root, path: &TreePath) -> io::Result<()> {
+    match root
+        .stat(path)?
+        .and_then(|stat| stat.mode)
+        .map(FileMode::kind)
+    {
+        None => Ok(()),
+        // Its content is removed later, or stays and keeps the folder.
+        Some(FileKind::Directory) => match root.remove_folder(path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            other => other,
+        },
+        Some(_) => root.remove_file(path),
+    }
+}
+
+fn is_folder(stat: &Stat) -> bool {
+    stat.mode
+        .is_some_and(|mode| mode.kind() == FileKind::Directory)
+}
+
+/// Copies the listed paths; only those in `wanted` if it is given.
+fn copy_paths(
+    from: &Root,
+    to: &Root,
+    listings: &[Listing],
+    wanted: Option<&HashSet<TreePath>>,
+) -> Result<(), Error> {
+    // Parents come before their children.
+    for listing in listings {
+        for (name, _) in listing.entries().filter(|(_, stat)| is_folder(stat)) {
+            let path = listing.inside(name).during("making", to.path())?;
+            if wanted.is_none_or(|wanted| wanted.contains(&path)) {
+                to.make_folder(&path)
+                    .during("making", &to.path().join(path.as_path()))?;
+            }
+        }
+    }
+    let runs: Vec<(&Listing, usize)> = listings
+        .iter()
+        .flat_map(|listing| {
+            let starts = (0..listing.len()).step_by(RUN);
+            starts.map(move |start| (listing, start))
+        })
+        .collect();
+    let next = AtomicUsize::new(0);
+    let can_share = AtomicBool::new(true);
+    let failure = Mutex::new(None);
+    let workers = std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(8);
+    std::thread::scope(|scope| {
+        for _ in 0..workers.min(runs.len()) {
+            scope.spawn(|| {
+                let mut copier = Copier {
+                    from,
+                    to,
+                    wanted,
+                    can_share: &can_share,
+                    is_superuser: rustix::process::geteuid().is_root(),
+                    buffer: Vec::new(),
+                };
+                while let Some((listing, start)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err((place, error)) = copier.copy_run(listing, *start) {
+                        next.store(runs.len(), Ordering::Relaxed);
+                        *failure.lock().unwrap_or_else(PoisonError::into_inner) =
+                            Some((place, error));
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some((place, error)) => Err(error).during("copying", &place),
+        None => Ok(()),
+    }
+}
+
+/// State of one copying thread.
+struct Copier<'a> {
+    from: &'a Root,
+    to: &'a Root,
+    wanted: Option<&'a HashSet<TreePath>>,
+    /// Whether the file system may still support sharing blocks.
+    can_share: &'a AtomicBool,
+    is_superuser: bool,
+    buffer: Vec<u8>,
+}
+
+impl Copier<'_> {
+    /// Copies at most [`RUN`] files and links of a folder, starting at one.
+    fn copy_run(
+        &mut self,
+        listing: &Listing,
+        start: usize,
+    ) -> Result<(), (std::path::PathBuf, io::Error)> {
+        let place_of = |name: &[u8]| match listing.inside(name) {
+            Ok(path) => self.from.path().join(path.as_path()),
+            Err(_) => self.from.path().to_owned(),
+        };
+        let folder = listing.folder.as_ref();
+        let open = || -> rustix::io::Result<_> {
+            Ok((self.from.folder(folder)?, self.to.folder(folder)?))
+        };
+        let (from, to) = match open() {
+            Ok(both) => both,
+            // Removed or replaced since the scan; the next scan detects it.
+            Err(error) if is_swap(error) => return Ok(()),
+            Err(error) => return Err((place_of(b""), error.into())),
+        };
+        let from_path = self.from.path();
+        for (name, stat) in listing.entries().skip(start).take(RUN) {
+            let path = || {
+                listing
+                    .inside(name)
+                    .map_err(|error| (from_path.to_owned(), error))
+            };
+            if is_folder(stat) {
+                continue;
+            }
+            if let Some(wanted) = self.wanted
+                && !wanted.contains(&path()?)
+            {
+                continue;
+            }
+            match self.copy_one(from.as_fd(), to.as_fd(), name, stat) {
+                Ok(()) => {}
+                Err(error) if Errno::from_io_error(&error).is_some_and(is_swap) => {}
+                Err(error) => return Err((from_path.join(path()?.as_path()), error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_one(
+        &mut self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        name: &[u8],
+        stat: &Stat,
+    ) -> io::Result<()> {
+        if stat
+            .mode
+            .is_some_and(|mode| mode.kind() == FileKind::Symlink)
+        {
+            fs::symlinkat(fs::readlinkat(from, name, Vec::new())?, to, name)?;
+            keep_owner(to, name, stat)?;
+            return set_times(to, name, stat);
+        }
+        // A single name, and no link followed: the path cannot leave the folder. Non-blocking, so
+        // that a pipe does not block us.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let source = std::fs::File::from(fs::openat(from, name, flags, Mode::empty())?);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let target = fs::openat(to, name, flags, Mode::from_raw_mode(0o600))?;
+        let mut target = std::fs::File::from(target);
+        if stat.size > 0 {
+            self.copy_content(source, &mut target, stat.size)?;
+        }
+        let permissions = stat.mode.map_or(0o600, FileMode::permissions);
+        if self.is_superuser && stat.owner != (0, 0) {
+            // Before the permissions, because `chown` clears some of them.
+            let (user, group) = stat.owner;
+            let (user, group) = (fs::Uid::from_raw(user), fs::Gid::from_raw(group));
+            fs::fchown(&target, Some(user), Some(group))?;
+        }
+        fs::fchmod(&target, Mode::from_raw_mode(permissions))?;
+        Ok(fs::futimens(&target, &times_of(stat))?)
+    }
+
+    /// Copies at most the size that was listed: a file that grew is copied again.
+    fn copy_content(
+        &mut self,
+        source: std::fs::File,
+        target: &mut std::fs::File,
+        size: u64,
+    ) -> io::Result<()> {
+        if self.can_share.load(Ordering::Relaxed) {
+            if fs::ioctl_ficlone(&*target, &source).is_ok() {
+                return Ok(());
+            }
+            self.can_share.store(false, Ordering::Relaxed);
+        }
+        let mut source = source.take(size);
+        if size > IN_MEMORY {
+            io::copy(&mut source, target)?;
+            return Ok(());
+        }
+        self.buffer.clear();
+        self.buffer.reserve(usize::try_from(size).unwrap_or(0));
+        source.read_to_end(&mut self.buffer)?;
+        target.write_all(&self.buffer)
+    }
+}
+
+/// Whether the error means that the path was replaced since the listing. The next scan detects it.
+fn is_swap(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NOTDIR | Errno::AGAIN | Errno::NXIO
+    )
+}
+
+/// Preserves the owner if the process is the superuser; other users own their copies.
+pub(crate) fn keep_owner(parent: impl AsFd, name: &[u8], stat: &Stat) -> io::Result<()> {
+    let (user, group) = stat.owner;
+    if rustix::process::geteuid().is_root() && (user, group) != (0, 0) {
+        let (user, group) = (
+            rustix::fs::Uid::from_raw(user),
+            rustix::fs::Gid::from_raw(group),
+        );
+        fs::chownat(
+            parent,
+            name,
+            Some(user),
+            Some(group),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?;
+    }
+    Ok(())
+}
+
+fn set_times(parent: impl AsFd, name: &[u8], stat: &Stat) -> io::Result<()> {
+    fs::utimensat(parent, name, &times_of(stat), AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(())
+}
+
+fn times_of(stat: &Stat) -> Timestamps {
+    let time = Timespec {
+        tv_sec: stat.modified.div_euclid(1_000_000_000),
+        tv_nsec: stat.modified.rem_euclid(1_000_000_000),
+    };
+    Timestamps {
+        last_access: time,
+        last_modification: time,
+    }
+}
+
+/// Sets the times of folders last and deepest first: filling a folder changes its times, and some
+/// folders are not writable.
+fn set_folder_times(to: &Root, listings: &[Listing]) -> Result<(), Error> {
+    for listing in listings.iter().rev() {
+        for (name, stat) in listing.entries().filter(|(_, stat)| is_folder(stat)) {
+            let path = listing.inside(name).during("making", to.path())?;
+            let place = to.path().join(path.as_path());
+            if let Some(mode) = stat.mode {
+                to.set_mode(&path, mode)
+                    .during("setting the permissions of", &place)?;
+            }
+            let parent = to.parent(&path).during("opening", &place)?;
+            keep_owner(&parent, name, stat).during("setting the owner of", &place)?;
+            set_times(&parent, name, stat).during("setting the times of", &place)?;
+        }
+    }
+    Ok(())
+}
+
+/// The original of a copy, as the source of original content. The cost of looking up a few paths
+/// does not grow with the tree.
+pub(crate) struct Original<'a> {
+    pub(crate) root: &'a Root,
+    /// Manifest of the original at the time of the copy.
+    pub(crate) manifest: &'a Path,
+}
+
+impl BaseContent for Original<'_> {
+    fn keep(
+        &self,
+        paths: &[(TreePath, PathRecord)],
+        objects: &mut Objects,
+    ) -> Result<Vec<Option<FileState>>, Error> {
+        let names: Vec<TreePath> = paths.iter().map(|(path, _)| path.clone()).collect();
+        let firsts = Manifest::look_up(self.manifest, &names).during("reading", self.manifest)?;
+        paths
+            .iter()
+            .zip(firsts)
+            .map(|((path, known), first)| {
+                let Some(first) = first else {
+                    return Ok(None);
+                };
+                let found = match read_state(self.root, path, Some(objects)) {
+                    Ok(found) => found,
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+                    Err(error) => {
+                        return Err(error)
+                            .during("reading", &self.root.path().join(path.as_path()));
+                    }
+                };
+                Ok(found
+                    .filter(|(_, stat)| first.is_unchanged(stat))
+                    .map(|(state, _)| FileState {
+                        mode: known.mode,
+                        ..state
+                    }))
+            })
+            .collect()
+    }
+}
+
+impl Original<'_> {
+    /// Paths whose original content the original no longer has.
+    pub(crate) fn changed(&self, extent: Extent<'_>) -> Result<Vec<TreePath>, Error> {
+        let manifest = Manifest::load(self.manifest)
+            .map_err(|error| Error::Damaged(format!("`{}`: {error}", self.manifest.display())))?;
+        let found = manifest
+            .compare(self.root, extent, &crate::stop::Stop::default())
+            .during("walking", self.root.path())?;
+        // Paths that are new in the original were never copied.
+        let known = found
+            .pending
+            .into_iter()
+            .filter(|(_, first)| first.is_some());
+        Ok(known.map(|(path, _)| path).collect())
+    }
+}
+
+/// Splits the location of a single file into its folder and name.
+pub(crate) fn split_file(location: &Path) -> Option<(&Path, &[u8])> {
+    use std::os::unix::ffi::OsStrExt as _;
+    Some((location.parent()?, location.file_name()?.as_bytes()))
+}

@@ -1,0 +1,353 @@
+//! Expired data is removed, unused space is released, and the reported numbers are true.
+
+use cleveragents_domain::{
+    ContentHash, EventKind, Metadata, NewMessage, PlanId, Position, Role, SessionId, TokenUsage,
+};
+use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::sessions::NewSession;
+use cleveragents_store::{
+    Cleanup, Engine, Error, Migration, Retention, Severity, blobs, events, messages, plans,
+    sessions,
+};
+use cleveragents_testkit::{TestDatabase, at_once};
+
+const RETENTION: Retention = Retention { events_days: 30 };
+
+fn add_session(engine: &Engine, messages: usize, size: usize) -> SessionId {
+    let id = SessionId::generate();
+    let new = NewSession {
+        owner: None,
+        name: None,
+        actor: None,
+        namespace: "local".to_owned(),
+        automation: "supervised".to_owned(),
+        usage: TokenUsage::default(),
+        forked_from: None,
+        created_at: None,
+    };
+    let batch: Vec<AppendedMessage> = (0..messages)
+        .map(|number| {
+            // Incompressible text, so that compression does not hide the size.
+            let text: String = (0..)
+                .flat_map(|part| {
+                    ContentHash::of_bytes(format!("{id} {number} {part}").as_bytes())
+                        .hex()
+                        .into_bytes()
+                })
+                .map(char::from)
+                .take(size)
+                .collect();
+            NewMessage::new(Role::User, text, Metadata::new(), usize::MAX)
+                .expect("ok")
+                .into()
+        })
+        .collect();
+    engine
+        .write(move |unit| {
+            sessions::insert(unit, id, &new, EventKind::SessionCreated)?;
+            messages::append(unit, id, &batch, Announce::Each)?;
+            Ok::<_, Error>(id)
+        })
+        .expect("stored")
+}
+
+/// The bytes that a database actually uses on disk.
+fn bytes_on_disk(database: &TestDatabase) -> u64 {
+    if database.kind == "postgres" {
+        return database.count("SELECT pg_database_size(current_database())");
+    }
+    ["db", "db-wal"]
+        .map(|extension| database.file().with_extension(extension))
+        .iter()
+        .filter_map(|path| std::fs::metadata(path).ok())
+        .map(|file| file.len())
+        .sum()
+}
+
+#[test]
+fn a_cleanup_removes_what_it_announced_and_nothing_else() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        add_session(&engine, 9, 10);
+        for content in [&b"one"[..], b"two", b"three"] {
+            let content = content.to_vec();
+            engine
+                .write(move |unit| blobs::put(unit, &content))
+                .expect("stored");
+        }
+        let nothing = Cleanup {
+            events: 0,
+            blobs: 0,
+        };
+        assert_eq!(engine.cleanup_preview(RETENTION), Ok(nothing));
+        assert_eq!(engine.cleanup(RETENTION), Ok(nothing), "all of it is new");
+        assert_eq!(
+            database.count("SELECT COUNT(*) FROM events"),
+            10,
+            "and no event reports it"
+        );
+
+        database.meddle("UPDATE events SET occurred_at = 0 WHERE position <= 4");
+        database.meddle("UPDATE blobs SET created_at = 0 WHERE size = 3");
+        let old = Cleanup {
+            events: 4,
+            blobs: 2,
+        };
+        assert_eq!(engine.cleanup_preview(RETENTION), Ok(old));
+        assert_eq!(
+            engine.cleanup_preview(RETENTION),
+            Ok(old),
+            "looking changes nothing"
+        );
+        assert_eq!(engine.cleanup(RETENTION), Ok(old), "on {}", database.kind);
+        assert_eq!(database.count("SELECT COUNT(*) FROM blobs"), 1);
+        let log = engine
+            .read(|reader| events::after(reader, Position(0), 100))
+            .expect("read");
+        assert_eq!(log.len(), 7, "six kept, one that reports the cleanup");
+        assert_eq!(
+            log[0].position,
+            Position(5),
+            "positions are never given again"
+        );
+        let last = log.last().expect("an event");
+        assert_eq!(last.kind, EventKind::CleanupRan);
+        assert_eq!(last.payload, serde_json::json!({"events": 4, "blobs": 2}));
+        assert_eq!(engine.cleanup(RETENTION), Ok(nothing), "there is no more");
+        assert_eq!(
+            database.count("SELECT COUNT(*) FROM messages"),
+            9,
+            "messages are kept"
+        );
+    }
+}
+
+/// All events are old and the log seems to start over; a reader that resumes must not notice.
+#[test]
+fn positions_of_events_are_never_given_again() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        add_session(&engine, 5, 10);
+        let last = database.count("SELECT MAX(position) FROM events");
+        for _ in 0..3 {
+            database.meddle("UPDATE events SET occurred_at = 0");
+            let announced = engine.cleanup_preview(RETENTION).expect("read");
+            assert_eq!(
+                engine.cleanup(RETENTION),
+                Ok(announced),
+                "on {}",
+                database.kind
+            );
+        }
+        drop(engine);
+        let engine = database.open();
+        engine.vacuum().expect("vacuumed");
+        add_session(&engine, 1, 10);
+        let after = engine
+            .read(|reader| events::after(reader, Position(last), 100))
+            .expect("read");
+        let kinds: Vec<_> = after.iter().map(|event| event.kind).collect();
+        assert!(
+            kinds.ends_with(&[EventKind::SessionCreated, EventKind::MessageAppended]),
+            "{kinds:?} on {}",
+            database.kind
+        );
+    }
+}
+
+#[test]
+fn a_vacuum_gives_the_bytes_back_and_says_how_many() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        if database.kind == "postgres" {
+            // Otherwise the server may vacuum on its own before the measurement.
+            for table in ["messages", "events"] {
+                database.meddle(&format!(
+                    "ALTER TABLE {table} SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)"
+                ));
+            }
+        }
+        let kept = add_session(&engine, 10, 100);
+        let large = add_session(&engine, 1_000, 2_000);
+        engine
+            .write(move |unit| sessions::delete(unit, large))
+            .expect("deleted");
+        let before = bytes_on_disk(&database);
+        assert!(before > 1_000_000, "{before}");
+        if database.kind == "sqlite" {
+            assert!(engine.status().expect("status").free_bytes > 1_000_000);
+        }
+        let mut freed = engine.vacuum().expect("vacuumed");
+        let mut after = bytes_on_disk(&database);
+        // Rows that a background process of the server still sees are kept until it is done.
+        for _ in 0..200 {
+            if database.kind == "sqlite" || after + 1_000_000 < before {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            freed = engine.vacuum().expect("vacuumed");
+            after = bytes_on_disk(&database);
+        }
+        assert!(
+            after + 1_000_000 < before,
+            "{before} → {after} on {}",
+            database.kind
+        );
+        assert!(freed.before_bytes > freed.after_bytes);
+        if database.kind == "sqlite" {
+            assert_eq!(freed.after_bytes, after, "it reports the real size");
+        }
+        assert_eq!(engine.status().expect("status").free_bytes, 0);
+        let session = engine
+            .read(|reader| sessions::get(reader, kept))
+            .expect("read");
+        assert_eq!(
+            session.map(|session| session.message_count),
+            Some(10),
+            "the rest is there"
+        );
+        assert!(
+            engine
+                .check()
+                .expect("checked")
+                .iter()
+                .all(|check| check.severity == Severity::Ok)
+        );
+    }
+}
+
+#[test]
+fn a_vacuum_may_run_while_others_read_and_write() {
+    for database in TestDatabase::each() {
+        let engines = [database.open(), database.open()];
+        let id = add_session(&engines[0], 1, 10);
+        at_once(6, |thread| {
+            let engine = &engines[thread % 2];
+            for round in 0..10 {
+                if thread == 0 && round % 5 == 0 {
+                    engine.vacuum().expect("vacuumed");
+                }
+                let text = format!("{thread}/{round}");
+                let message: AppendedMessage =
+                    NewMessage::new(Role::User, text, Metadata::new(), usize::MAX)
+                        .expect("ok")
+                        .into();
+                let message = [message];
+                engine
+                    .write(move |unit| messages::append(unit, id, &message, Announce::Each))
+                    .expect("stored");
+                engine
+                    .read(|reader| sessions::totals(reader))
+                    .expect("read");
+            }
+        });
+        assert_eq!(
+            database.count("SELECT COUNT(*) FROM messages"),
+            61,
+            "on {}",
+            database.kind
+        );
+    }
+}
+
+#[test]
+fn the_status_says_what_is_there() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let plan = PlanId::generate();
+        engine
+            .write(move |unit| plans::insert(unit, &plans::NewPlan::empty(plan)))
+            .expect("stored");
+        let status = engine.status().expect("status");
+        assert_eq!(status.engine, database.kind);
+        assert_eq!(status.url, database.url);
+        assert_eq!(
+            (status.schema_version, status.newest_version),
+            (Migration::newest(), Migration::newest())
+        );
+        assert!(status.pending.is_empty());
+        let applied: Vec<_> = status
+            .applied
+            .iter()
+            .map(|migration| (migration.version, migration.name.as_str()))
+            .collect();
+        let known: Vec<_> = Migration::ALL
+            .iter()
+            .map(|migration| (migration.version, migration.name))
+            .collect();
+        assert_eq!(applied, known);
+        if database.kind == "sqlite" {
+            assert_eq!(status.engine_version, cleveragents_store::sqlite_version());
+            let log = database.file().with_extension("db-wal");
+            assert_eq!(
+                status.log_bytes,
+                std::fs::metadata(log).expect("a log").len()
+            );
+            assert!(status.log_bytes > 0 && status.size_bytes > 4096);
+        } else {
+            assert_eq!(
+                status.engine_version,
+                database.ask("SHOW server_version")[0][0]
+            );
+            assert!(status.size_bytes > 1_000_000);
+            assert_eq!(status.log_bytes, 0);
+        }
+    }
+}
+
+/// Violates each rule that a check covers, bypassing the store.
+#[test]
+fn a_check_names_each_broken_rule() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let id = add_session(&engine, 5, 10);
+        let wrong = || -> Vec<(&'static str, String)> {
+            let checks = engine.check().expect("checked");
+            checks
+                .into_iter()
+                .filter(|check| check.severity != Severity::Ok)
+                .map(|check| (check.name, check.detail))
+                .collect()
+        };
+        assert!(wrong().is_empty());
+        database.meddle(&format!(
+            "DELETE FROM messages WHERE session_id = '{id}' AND sequence = 2"
+        ));
+        let found = wrong();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].0 == "message numbers" && found[0].1.contains(&id.to_string()),
+            "{found:?}"
+        );
+        database.meddle(&format!(
+            "UPDATE sessions SET next_sequence = 4 WHERE session_id = '{id}'"
+        ));
+        assert_eq!(wrong().len(), 1, "the count fits, the last number does not");
+        database.meddle("DELETE FROM messages");
+        database.meddle("UPDATE sessions SET next_sequence = 0");
+        assert!(wrong().is_empty());
+
+        database.meddle(
+            "INSERT INTO plans (plan_id, phase, state, created_at, updated_at) VALUES ('p', 'strategize', 'queued', 0, 0)",
+        );
+        database.meddle(
+            "INSERT INTO changesets (changeset_id, plan_id, next_entry, opened_at) VALUES ('c', 'p', 1, 0)",
+        );
+        assert_eq!(wrong()[0].0, "changeset entries");
+        database.meddle("DELETE FROM changesets");
+
+        database.meddle(
+            "INSERT INTO tool_invocations (invocation_id, tool, arguments, outcome, output_hash, started_at, finished_at) \
+             VALUES ('i', 't', '{}', 'succeeded', 'sha256:nowhere', 0, 0)",
+        );
+        assert_eq!(wrong()[0].0, "tool outputs");
+        database.meddle("DELETE FROM tool_invocations");
+
+        if database.kind == "sqlite" {
+            database.meddle(
+                "PRAGMA foreign_keys = OFF; INSERT INTO changesets (changeset_id, plan_id, opened_at) VALUES ('c', 'nowhere', 0)",
+            );
+            assert_eq!(wrong()[0].0, "foreign keys");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Tasks, their updates for subscribers, and push configurations, on both databases.
+
+use std::sync::Arc;
+
+use cleveragents_domain::identity::Namespaces;
+use cleveragents_domain::{
+    EventKind, Position, SessionId, TaskId, TaskKind, TaskState, Timestamp, TokenUsage,
+};
+use cleveragents_store::sessions::NewSession;
+use cleveragents_store::tasks::{ArtifactChange, NewTask, StateChange, Task, TaskFilter};
+use cleveragents_store::{Engine, Error, events, pushes, sessions, tasks};
+use cleveragents_testkit::{TestDatabase, at_once};
+use serde_json::{Value, json};
+
+use TaskState::{Canceled, Completed, InputRequired, Submitted, Working};
+
+const ALL: &[TaskState] = &TaskState::ALL;
+
+#[expect(clippy::unnecessary_wraps, reason = "the form of the callback")]
+fn update(task: &Task) -> Result<String, Error> {
+    Ok(json!({"state": task.state.as_str()}).to_string())
+}
+
+fn begin(engine: &Engine, namespace: &str, context: &str) -> TaskId {
+    let new = NewTask {
+        id: TaskId::generate(),
+        namespace: namespace.to_owned(),
+        context: context.to_owned(),
+        kind: TaskKind::Turn,
+        subject: "session".to_owned(),
+        metadata: json!({}),
+        runner: "one".to_owned(),
+    };
+    let id = new.id;
+    engine
+        .write(move |unit| tasks::insert(unit, &new, "m", &json!({"messageId": "m"})))
+        .map(|task| assert_eq!((task.state, task.update_count), (Submitted, 0)))
+        .expect("stored");
+    id
+}
+
+fn become_(
+    engine: &Engine,
+    id: TaskId,
+    from: &'static [TaskState],
+    to: TaskState,
+    runner: Option<&'static str>,
+) -> Option<Task> {
+    let message = json!({"messageId": format!("said when {}", to.as_str())});
+    engine
+        .write(move |unit| {
+            let change = StateChange {
+                from,
+                runner,
+                to,
+                message: Some(&message),
+                update: &update,
+            };
+            tasks::change_state(unit, id, &change)
+        })
+        .expect("no error")
+}
+
+#[test]
+fn nothing_leaves_a_state_that_is_over_and_one_of_many_changes_it() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let id = begin(&engine, "acme", "c");
+        let ends = [Completed, Canceled];
+        let done = at_once(8, |index| {
+            become_(&engine, id, ALL, ends[index % 2], None).is_some()
+        });
+        assert_eq!(done.iter().filter(|done| **done).count(), 1);
+        for to in TaskState::ALL {
+            assert!(become_(&engine, id, ALL, to, None).is_none(), "{to:?}");
+        }
+        let updates = engine
+            .read(|reader| tasks::updates::<Value>(reader, id, 0, 10))
+            .expect("updates");
+        assert_eq!(updates.len(), 1);
+        let log = engine
+            .read(|reader| events::after(reader, Position(0), 100))
+            .expect("events");
+        let of = |kind| log.iter().filter(|event| event.kind == kind).count();
+        assert_eq!(of(EventKind::TaskCreated), 1);
+        assert_eq!(of(EventKind::TaskStateChanged), 1);
+    }
+}
+
+#[test]
+fn updates_are_numbered_without_gap_whoever_writes_them() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let id = begin(&engine, "acme", "c");
+        assert!(become_(&engine, id, &[Submitted], Working, Some("one")).is_some());
+        at_once(8, |index| {
+            let name = format!("a{index}");
+            engine
+                .write(move |unit| {
+                    let change = ArtifactChange {
+                        runner: "one",
+                        artifact_id: &name,
+                        artifact: &|before| {
+                            Ok(json!({"artifactId": name, "again": before.is_some()}).to_string())
+                        },
+                        update: &|_| Ok(json!({"piece": index}).to_string()),
+                    };
+                    tasks::write_artifact(unit, id, &change)
+                })
+                .expect("stored")
+                .expect("taken")
+        });
+        let numbers = database.ask("SELECT number FROM task_updates ORDER BY number");
+        let wanted: Vec<_> = (0..9).map(|number| vec![number.to_string()]).collect();
+        assert_eq!(numbers, wanted);
+        let task = engine
+            .read(|reader| tasks::get(reader, id))
+            .expect("read")
+            .expect("there");
+        assert_eq!(task.update_count, 9);
+        let found = engine
+            .read(|reader| tasks::artifacts::<Value>(reader, id))
+            .expect("artifacts");
+        assert_eq!(found.len(), 8);
+    }
+}
+
+#[test]
+fn the_word_of_a_server_counts_for_its_own_tasks_only() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let id = begin(&engine, "acme", "c");
+        let taken = at_once(8, |index| {
+            let me = format!("server {index}");
+            engine
+                .write(move |unit| tasks::take_over(unit, id, "one", &me))
+                .expect("no error")
+        });
+        assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
+        assert!(become_(&engine, id, ALL, Completed, Some("one")).is_none());
+        let piece = engine
+            .write(move |unit| {
+                let change = ArtifactChange {
+                    runner: "one",
+                    artifact_id: "a",
+                    artifact: &|_| Ok("{}".to_owned()),
+                    update: &|_| Ok("{}".to_owned()),
+                };
+                tasks::write_artifact(unit, id, &change)
+            })
+            .expect("no error");
+        assert!(piece.is_none());
+        assert!(become_(&engine, id, ALL, Canceled, None).is_some());
+        let late = engine.write(move |unit| tasks::take_over(unit, id, "server 0", "x"));
+        assert!(!late.expect("no error"), "it is over");
+    }
+}
+
+#[test]
+fn what_was_said_with_a_state_is_kept_when_the_next_one_comes() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let id = begin(&engine, "acme", "c");
+        become_(&engine, id, &[Submitted], InputRequired, None).expect("waits");
+        become_(&engine, id, &[InputRequired], Working, None).expect("goes on");
+        let said = |limit| {
+            let found = engine.read(|reader| tasks::messages::<Value>(reader, id, limit));
+            let found: Result<_, Error> = found;
+            found
+                .expect("messages")
+                .iter()
+                .map(|message| message["messageId"].as_str().expect("an id").to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(said(None), ["m", "said when input_required"]);
+        assert_eq!(said(Some(1)), ["said when input_required"]);
+        assert!(said(Some(0)).is_empty());
+    }
+}
+
+#[test]
+fn pages_hold_every_task_once_while_others_are_made() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let mut made: Vec<_> = (0..7).map(|_| begin(&engine, "acme", "c")).collect();
+        begin(&engine, "local", "c");
+        begin(&engine, "other", "c");
+        begin(&engine, "acme", "another");
+        become_(&engine, made[0], ALL, Working, None).expect("changed");
+        let mut filter = TaskFilter {
+            visible: Namespaces::Only(["acme".to_owned()].into()),
+            context: Some("c".to_owned()),
+            limit: 3,
+            ..TaskFilter::default()
+        };
+        let mut found = Vec::new();
+        loop {
+            let (page, total) = engine
+                .read(|reader| tasks::list(reader, &filter))
+                .expect("a page");
+            assert_eq!(total, 7 + found.len().div_ceil(3) as u64);
+            let Some(last) = page.last() else { break };
+            filter.after = Some((last.status_at, last.id.to_string()));
+            found.extend(page.iter().map(|task| task.id));
+            // Newer than the pages already read, so not part of this walk.
+            begin(&engine, "acme", "c");
+        }
+        found.sort();
+        made.sort();
+        assert_eq!(found, made);
+
+        let count = |filter: &TaskFilter| {
+            let found = engine.read(|reader| tasks::list(reader, filter));
+            let found: Result<_, Error> = found;
+            found.expect("a page").1
+        };
+        let mut filter = TaskFilter {
+            limit: 1,
+            ..TaskFilter::default()
+        };
+        let all = count(&filter);
+        filter.visible = Namespaces::AllButLocal;
+        assert_eq!(count(&filter), all - 1);
+        filter.state = Some(Working);
+        assert_eq!(count(&filter), 1);
+        filter.since = Some(Timestamp::now().plus_seconds(60));
+        assert_eq!(count(&filter), 0);
+    }
+}
+
+#[test]
+fn a_context_has_one_session_and_a_session_one_context() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let session = || {
+            let id = SessionId::generate();
+            let new = NewSession {
+                owner: None,
+                name: None,
+                actor: None,
+                namespace: "acme".to_owned(),
+                automation: "supervised".to_owned(),
+                usage: TokenUsage::default(),
+                forked_from: None,
+                created_at: None,
+            };
+            engine
+                .write(move |unit| sessions::insert(unit, id, &new, EventKind::SessionCreated))
+                .expect("a session");
+            id
+        };
+        let made: Arc<Vec<_>> = Arc::new((0..4).map(|_| session()).collect());
+        let done = at_once(4, |index| {
+            let made = Arc::clone(&made);
+            engine
+                .write(move |unit| tasks::add_context(unit, "acme", "c", made[index]))
+                .expect("no error")
+        });
+        assert_eq!(done.iter().filter(|done| **done).count(), 1);
+        let winner = engine
+            .read(|reader| tasks::context(reader, "acme", "c"))
+            .expect("read")
+            .expect("there");
+        let again = engine.write(move |unit| tasks::add_context(unit, "acme", "d", winner));
+        assert!(!again.expect("no error"));
+    }
+}
+
+#[test]
+fn deliveries_are_claimed_once_and_counted_in_order() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let id = begin(&engine, "acme", "c");
+        let set = |name: &'static str, most| {
+            engine
+                .write(move |unit| {
+                    let task = tasks::get(unit, id)?.expect("there");
+                    pushes::set(unit, &task, name, &json!({"url": name}), most)
+                })
+                .expect("no error")
+        };
+        assert!(set("a", 2) && set("b", 2) && set("a", 2));
+        assert!(!set("c", 2), "no more than two");
+        let waiting = || {
+            let found = engine.read(|reader| pushes::undelivered(reader, 10));
+            let found: Result<_, Error> = found;
+            found.expect("read")
+        };
+        assert!(waiting().is_empty(), "nothing happened yet");
+        become_(&engine, id, &[Submitted], Working, None).expect("changed");
+        let push = waiting().into_iter().find(|push| push.id == "a");
+        let push = push.expect("a waits");
+        let until = Timestamp::now().plus_seconds(60);
+        let claimed = at_once(8, |_| {
+            let push = push.clone();
+            engine
+                .write(move |unit| pushes::claim(unit, &push, until))
+                .expect("no error")
+        });
+        assert_eq!(claimed.iter().filter(|claimed| **claimed).count(), 1);
+        let delivered = at_once(2, |_| {
+            let push = push.clone();
+            engine
+                .write(move |unit| pushes::delivered(unit, &push, push.next_number + 1, None))
+                .expect("no error")
+        });
+        assert_eq!(delivered.iter().filter(|done| **done).count(), 1);
+        assert_eq!(waiting().len(), 1, "only b is left");
+        let removed = || {
+            engine
+                .write(move |unit| pushes::remove(unit, id, "b"))
+                .expect("no error")
+        };
+        assert!(removed() && !removed());
+        assert!(waiting().is_empty());
+    }
+}

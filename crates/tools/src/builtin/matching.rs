@@ -1,0 +1,186 @@
+//! Finding lines in a file: exact matches first, then matches that ignore whitespace and typographic characters.
+
+use std::collections::BTreeMap;
+
+/// How strictly lines are compared. [`occurrences`] uses the first level that matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// All bytes are equal.
+    Exact,
+    /// Ignores trailing whitespace.
+    TrailingSpace,
+    /// Ignores leading and trailing whitespace.
+    Indentation,
+    /// Like `Indentation`, and treats typographic quotes, dashes and spaces as their ASCII equivalents.
+    Typographic,
+}
+
+impl Level {
+    pub(super) const ALL: [Self; 4] = [
+        Self::Exact,
+        Self::TrailingSpace,
+        Self::Indentation,
+        Self::Typographic,
+    ];
+
+    pub(super) fn matches(self, left: &str, right: &str) -> bool {
+        match self {
+            Self::Exact => left == right,
+            Self::TrailingSpace => left.trim_end() == right.trim_end(),
+            Self::Indentation => left.trim() == right.trim(),
+            Self::Typographic => to_ascii(left.trim()) == to_ascii(right.trim()),
+        }
+    }
+
+    /// The ignored differences, as text for the model.
+    pub(super) const fn ignored(self) -> Option<&'static str> {
+        match self {
+            Self::Exact => None,
+            Self::TrailingSpace => Some("trailing whitespace"),
+            Self::Indentation => Some("indentation"),
+            Self::Typographic => Some("indentation and typographic characters"),
+        }
+    }
+}
+
+/// Replaces typographic quotes, dashes and spaces by their ASCII equivalents.
+fn to_ascii(text: &str) -> String {
+    text.chars()
+        .map(|letter| match letter {
+            '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+            '\u{2018}'..='\u{201B}' => '\'',
+            '\u{201C}'..='\u{201F}' => '"',
+            '\u{00A0}' | '\u{2002}'..='\u{200A}' | '\u{202F}' | '\u{205F}' | '\u{3000}' => ' ',
+            other => other,
+        })
+        .collect()
+}
+
+/// Finds all places where lines occur, at the strictest level that matches.
+pub(super) fn occurrences(
+    lines: &[&str],
+    wanted: &[&str],
+    from: usize,
+) -> Option<(Level, Vec<usize>)> {
+    let last = lines.len().checked_sub(wanted.len())?;
+    Level::ALL.into_iter().find_map(|level| {
+        let found: Vec<usize> = (from..=last)
+            .filter(|start| matches_at(lines, wanted, *start, level))
+            .collect();
+        (!found.is_empty()).then_some((level, found))
+    })
+}
+
+/// Whether lines occur at an index.
+pub(super) fn matches_at(lines: &[&str], wanted: &[&str], start: usize, level: Level) -> bool {
+    let here = lines.get(start..start + wanted.len());
+    here.is_some_and(|here| {
+        let mut pairs = here.iter().zip(wanted);
+        pairs.all(|(line, wanted)| level.matches(line, wanted))
+    })
+}
+
+/// How the indentation of lines in a file differs from that in a text that matches them.
+#[derive(Debug)]
+pub(super) struct Indentation {
+    /// The file's indentation by the text's indentation.
+    known: BTreeMap<String, String>,
+    /// The constant difference between the two, if there is one.
+    shift: Option<Shift>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Shift {
+    Add(String),
+    Remove(String),
+}
+
+impl Indentation {
+    /// `None` when one indentation of the text corresponds to several in the file.
+    pub(super) fn between(file: &[&str], text: &[&str]) -> Option<Self> {
+        let mut known = BTreeMap::new();
+        let mut shifts: Vec<Option<Shift>> = Vec::new();
+        for (line, wanted) in file.iter().zip(text) {
+            if wanted.trim().is_empty() {
+                continue;
+            }
+            let (own, theirs) = (indent(line), indent(wanted));
+            let earlier = known.insert(theirs.to_owned(), own.to_owned());
+            if earlier.is_some_and(|earlier| earlier != own) {
+                return None;
+            }
+            shifts.push(if let Some(added) = own.strip_suffix(theirs) {
+                Some(Shift::Add(added.to_owned()))
+            } else {
+                let removed = theirs.strip_suffix(own);
+                removed.map(|removed| Shift::Remove(removed.to_owned()))
+            });
+        }
+        let first = shifts.first().cloned().flatten();
+        let is_same = shifts.iter().all(|shift| *shift == first);
+        Some(Self {
+            known,
+            shift: first.filter(|_| is_same),
+        })
+    }
+
+    /// A line of the text with the file's indentation; `None` when it cannot be derived.
+    pub(super) fn adapt(&self, line: &str) -> Option<String> {
+        let content = line.trim_start();
+        if content.is_empty() {
+            return Some(String::new());
+        }
+        let theirs = indent(line);
+        if let Some(own) = self.known.get(theirs) {
+            return Some(format!("{own}{content}"));
+        }
+        match self.shift.as_ref()? {
+            Shift::Add(added) => Some(format!("{added}{theirs}{content}")),
+            Shift::Remove(removed) => {
+                let own = theirs.strip_prefix(removed.as_str())?;
+                Some(format!("{own}{content}"))
+            }
+        }
+    }
+}
+
+/// The leading spaces and tabs of a line.
+pub(super) fn indent(line: &str) -> &str {
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Indentation, Level, occurrences};
+
+    #[test]
+    fn the_strictest_matching_level_is_used() {
+        let lines = ["a", "  b ", "b", "say “hi” – now", "\tc"];
+        let find = |wanted: &str| occurrences(&lines, &[wanted], 0);
+        assert_eq!(find("b"), Some((Level::Exact, vec![2])));
+        assert_eq!(find("  b"), Some((Level::TrailingSpace, vec![1])));
+        assert_eq!(find("    c"), Some((Level::Indentation, vec![4])));
+        assert_eq!(
+            find("say \"hi\" - now"),
+            Some((Level::Typographic, vec![3]))
+        );
+        assert_eq!(find("d"), None);
+        assert_eq!(occurrences(&lines, &["b"], 3), None);
+    }
+
+    #[test]
+    fn indentation_is_adapted_where_it_can_be_derived() {
+        let tabs = Indentation::between(&["\tif x:", "\t\ty()"], &["    if x:", "        y()"]);
+        let tabs = tabs.expect("indentation");
+        assert_eq!(tabs.adapt("        z()").as_deref(), Some("\t\tz()"));
+        assert_eq!(
+            tabs.adapt("            z()"),
+            None,
+            "no line has this depth"
+        );
+        let deeper =
+            Indentation::between(&["    a", "      b"], &["a", "  b"]).expect("indentation");
+        assert_eq!(deeper.adapt("    c").as_deref(), Some("        c"));
+        assert!(Indentation::between(&["  a", "    b"], &["a", "b"]).is_none());
+    }
+}

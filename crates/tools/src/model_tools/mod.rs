@@ -1,0 +1,289 @@
+//! The built-in tools as declared to models: few, with names and arguments that models know.
+//!
+//! A [`ModelTool`] combines one or several built-in tools: `git` combines five of them by its argument `command`. Files,
+//! rules, stored rows and the command line use the names `builtin/…`; [`ModelTool::translate`] converts a model's call
+//! to a call of one of those, so that its capability and rules apply. All texts for models use [`model_name`] and
+//! [`with_model_names`].
+
+mod aliases;
+mod table;
+mod translate;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+pub(crate) use aliases::{normalize, properties_of};
+
+use crate::builtin::NAMES;
+use crate::name::ToolName;
+use crate::registry::compile;
+use crate::spec::ToolSpec;
+
+/// A tool as it is declared to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declaration {
+    /// Name in the model's calls.
+    pub name: String,
+    /// Description for the model.
+    pub description: String,
+    /// JSON schema of the arguments.
+    pub input_schema: Value,
+}
+
+impl From<&ToolSpec> for Declaration {
+    fn from(spec: &ToolSpec) -> Self {
+        Self {
+            name: separate_name(&spec.name),
+            description: with_model_names(&spec.description),
+            input_schema: spec.input_schema.clone(),
+        }
+    }
+}
+
+/// A tool declared to models, which combines one or several built-in tools.
+#[derive(Debug)]
+pub(crate) struct ModelTool {
+    pub(crate) name: &'static str,
+    about: &'static str,
+    backings: &'static [Backing],
+    required: &'static [&'static str],
+    properties: &'static [Property],
+}
+
+/// A built-in tool behind a [`ModelTool`].
+#[derive(Debug)]
+struct Backing {
+    tool: &'static str,
+    /// Sentence that the description contains when this tool is available.
+    about: &'static str,
+    /// Whether the model tool is declared when only this tool is available.
+    is_enough: bool,
+}
+
+/// An argument of a [`ModelTool`].
+#[derive(Debug)]
+struct Property {
+    name: &'static str,
+    kind: Kind,
+    about: &'static str,
+    /// Declared only when one of these built-in tools is available; empty means always.
+    tools: &'static [&'static str],
+}
+
+/// The type of an argument.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Text,
+    /// Non-empty text.
+    FilledText,
+    Texts,
+    Flag,
+    /// Integer with this minimum.
+    From(u64),
+    /// Integer between minimum and maximum.
+    Range(u64, u64),
+    /// List of replacements in a file.
+    Edits,
+    /// Name of a git command; each is a built-in tool `git-NAME`.
+    GitCommand,
+}
+
+impl ModelTool {
+    /// Finds a tool by its name, or by a name that models know from other programs.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        let name = name.trim().to_ascii_lowercase();
+        let known = table::OTHER_NAMES
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map_or(name.as_str(), |(_, name)| name);
+        table::TOOLS.iter().find(|tool| tool.name == known)
+    }
+
+    /// Whether the tool is declared when these built-in tools, given by short name, are available.
+    pub(crate) fn is_declared(&self, is_available: &dyn Fn(&str) -> bool) -> bool {
+        let mut enough = self.backings.iter().filter(|backing| backing.is_enough);
+        enough.any(|backing| is_available(backing.tool))
+    }
+
+    fn stands_for(&self, tool: &str) -> bool {
+        self.backings.iter().any(|backing| backing.tool == tool)
+    }
+
+    fn declaration(&self, is_available: &dyn Fn(&str) -> bool) -> Declaration {
+        let mut description = self.about.to_owned();
+        for backing in self.backings {
+            if !backing.about.is_empty() && is_available(backing.tool) {
+                if !description.is_empty() {
+                    description.push(' ');
+                }
+                description.push_str(backing.about);
+            }
+        }
+        Declaration {
+            name: self.name.to_owned(),
+            description,
+            input_schema: self.schema(is_available),
+        }
+    }
+
+    /// The schema of the arguments that apply to the available built-in tools.
+    fn schema(&self, is_available: &dyn Fn(&str) -> bool) -> Value {
+        let mut properties = Map::new();
+        for property in self.properties {
+            let tools = property.tools;
+            if tools.is_empty() || tools.iter().any(|tool| is_available(tool)) {
+                let commands = || {
+                    let tools = self.backings.iter().map(|backing| backing.tool);
+                    tools
+                        .filter(|tool| is_available(tool))
+                        .filter_map(|tool| tool.strip_prefix("git-"))
+                        .collect()
+                };
+                properties.insert(property.name.to_owned(), property.schema(commands));
+            }
+        }
+        json!({"type": "object", "properties": properties, "required": self.required})
+    }
+
+    /// The schema that validates calls, and its validator.
+    pub(crate) fn checks(&self) -> &'static (Value, Validator) {
+        static CHECKS: LazyLock<BTreeMap<&'static str, (Value, Validator)>> = LazyLock::new(|| {
+            let checks = table::TOOLS.iter().map(|tool| {
+                let mut schema = tool.schema(&|_| true);
+                schema["additionalProperties"] = Value::Bool(false);
+                let validator = compile(&schema).expect("the schemas of model tools are valid");
+                (tool.name, (schema, validator))
+            });
+            checks.collect()
+        });
+        CHECKS
+            .get(self.name)
+            .expect("every model tool of the table has a validator")
+    }
+}
+
+impl Property {
+    fn schema(&self, commands: impl FnOnce() -> Vec<&'static str>) -> Value {
+        let mut schema = match self.kind {
+            Kind::Text => json!({"type": "string"}),
+            Kind::FilledText => json!({"type": "string", "minLength": 1}),
+            Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+            Kind::Flag => json!({"type": "boolean"}),
+            Kind::From(least) => json!({"type": "integer", "minimum": least}),
+            Kind::Range(least, most) => {
+                json!({"type": "integer", "minimum": least, "maximum": most})
+            }
+            Kind::Edits => json!({"type": "array", "minItems": 1, "items": {
+                "type": "object",
+                "properties": {
+                    "old_string": {"type": "string"},
+                    "new_string": {"type": "string"},
+                    "replace_all": {"type": "boolean"},
+                },
+                "required": ["old_string", "new_string"],
+            }}),
+            Kind::GitCommand => json!({"type": "string", "enum": commands()}),
+        };
+        if !self.about.is_empty() {
+            schema["description"] = self.about.into();
+        }
+        schema
+    }
+}
+
+/// Declarations for the model: built-in tools combined into model tools, all others unchanged.
+pub(crate) fn declarations<'s>(specs: impl Iterator<Item = &'s ToolSpec>) -> Vec<Declaration> {
+    let specs: Vec<&ToolSpec> = specs.collect();
+    let is_available = |tool: &str| {
+        specs
+            .iter()
+            .any(|spec| spec.name.is_builtin() && spec.name.short() == tool)
+    };
+    let merged: Vec<&ModelTool> = table::TOOLS
+        .iter()
+        .filter(|tool| tool.is_declared(&is_available))
+        .collect();
+    let is_merged = |spec: &ToolSpec| {
+        spec.name.is_builtin() && merged.iter().any(|tool| tool.stands_for(spec.name.short()))
+    };
+    let others = specs.iter().filter(|spec| !is_merged(spec));
+    merged
+        .iter()
+        .map(|tool| tool.declaration(&is_available))
+        .chain(others.map(|spec| Declaration::from(*spec)))
+        .collect()
+}
+
+/// The name of a tool in texts that a model reads: `read_file`, `git commit`, `local_S_count`.
+pub(crate) fn model_name(tool: &ToolName) -> String {
+    if !tool.is_builtin() {
+        return tool.wire_name();
+    }
+    let short = tool.short();
+    if let Some(command) = short.strip_prefix("git-") {
+        return format!("git {command}");
+    }
+    table::TOOLS
+        .iter()
+        .find(|model_tool| model_tool.stands_for(short))
+        .map_or_else(|| separate_name(tool), |tool| tool.name.to_owned())
+}
+
+/// The name of a tool that is declared separately, not as part of a model tool.
+pub(crate) fn separate_name(tool: &ToolName) -> String {
+    if tool.is_builtin() {
+        tool.short().replace('-', "_")
+    } else {
+        tool.wire_name()
+    }
+}
+
+/// Replaces names of built-in tools in a text by the names that models know.
+pub fn with_model_names(text: &str) -> String {
+    const PREFIX: &str = "builtin/";
+    let mut words = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(PREFIX) {
+        let (before, name) = (&rest[..at], &rest[at + PREFIX.len()..]);
+        words.push_str(before);
+        let length = name
+            .find(|letter: char| {
+                !letter.is_ascii_lowercase() && !letter.is_ascii_digit() && letter != '-'
+            })
+            .unwrap_or(name.len());
+        let short = &name[..length];
+        let known = NAMES.iter().find(|known| **known == short);
+        if let Some(known) = known {
+            words.push_str(&model_name(&ToolName::builtin(known)));
+        } else {
+            words.push_str(PREFIX);
+            words.push_str(short);
+        }
+        rest = &name[length..];
+    }
+    words.push_str(rest);
+    words
+}
+
+/// The tool that a call would run, for display: the built-in tool behind a model's name and arguments, or else the tool
+/// with that name. `None` when it is not a valid name.
+pub fn called_tool(name: &str, arguments: &str) -> Option<ToolName> {
+    if let Some(tool) = ModelTool::find(name) {
+        let mut arguments = serde_json::from_str(arguments).unwrap_or_default();
+        let _explained_when_called = tool.normalize_arguments(&mut arguments);
+        return Some(ToolName::builtin(tool.select_tool(&arguments)));
+    }
+    if !name.contains("_S_")
+        && let Ok(built_in) = format!("{}/{}", ToolName::BUILTIN, name.trim()).parse::<ToolName>()
+        && (NAMES.contains(&built_in.canonical().short()) || name == "search_tools")
+    {
+        return Some(built_in.canonical());
+    }
+    ToolName::from_wire(name.trim()).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! The tools declared to models, and other names by which models know them.
+
+use super::{Backing, Kind, ModelTool, Property};
+
+const fn only(tool: &'static str) -> Backing {
+    also(tool, "", true)
+}
+
+const fn also(tool: &'static str, about: &'static str, is_enough: bool) -> Backing {
+    Backing {
+        tool,
+        about,
+        is_enough,
+    }
+}
+
+const fn property(name: &'static str, kind: Kind, about: &'static str) -> Property {
+    property_of(name, kind, about, &[])
+}
+
+const fn property_of(
+    name: &'static str,
+    kind: Kind,
+    about: &'static str,
+    tools: &'static [&'static str],
+) -> Property {
+    Property {
+        name,
+        kind,
+        about,
+        tools,
+    }
+}
+
+/// Names that models know from other programs, and the tool each refers to.
+pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
+    ("bash", "shell"),
+    ("exec_command", "shell"),
+    ("execute_command", "shell"),
+    ("run_command", "shell"),
+    ("run_shell_command", "shell"),
+    ("terminal", "shell"),
+    ("cat", "read_file"),
+    ("open_file", "read_file"),
+    ("read", "read_file"),
+    ("view", "read_file"),
+    ("edit", "edit_file"),
+    ("multi_edit", "edit_file"),
+    ("replace", "edit_file"),
+    ("str_replace", "edit_file"),
+    ("create_file", "write_file"),
+    ("write", "write_file"),
+    ("applypatch", "apply_patch"),
+    ("patch", "apply_patch"),
+    ("grep", "search"),
+    ("grep_search", "search"),
+    ("ripgrep", "search"),
+    ("search_file_content", "search"),
+    ("search_files", "search"),
+    ("search_text", "search"),
+    ("file_search", "find_files"),
+    ("glob", "find_files"),
+    ("list_directory", "list_dir"),
+    ("list_files", "list_dir"),
+    ("ls", "list_dir"),
+    ("rename_file", "move_file"),
+    ("remove_file", "delete_file"),
+    ("ask", "ask_user"),
+    ("question", "ask_user"),
+];
+
+/// The tools, in the order of their declaration.
+pub(super) const TOOLS: &[ModelTool] = &[
+    ModelTool {
+        name: "shell",
+        about: "Run a bash command in the sandbox (no network, no terminal). Returns output and exit code. \
+                Long output is truncated and stored for read_output: do not pipe into head or tail.",
+        backings: &[only("shell")],
+        required: &["command"],
+        properties: &[
+            property("command", Kind::FilledText, ""),
+            property("workdir", Kind::Text, ""),
+            property("timeout_seconds", Kind::Range(1, 600), "Default 120"),
+        ],
+    },
+    ModelTool {
+        name: "read_file",
+        about: "Read a text file or view an image.",
+        backings: &[only("file-read")],
+        required: &["path"],
+        properties: &[
+            property("path", Kind::Text, ""),
+            property("offset", Kind::From(1), "First line, from 1"),
+            property("limit", Kind::From(1), "Number of lines, default 2000"),
+            property("line_numbers", Kind::Flag, ""),
+        ],
+    },
+    ModelTool {
+        name: "edit_file",
+        about: "Replace exact text in a file. old_string must occur once unless replace_all is set. To apply \
+                several replacements together, pass `edits` instead.",
+        backings: &[only("file-edit")],
+        required: &["path"],
+        properties: &[
+            property("path", Kind::Text, ""),
+            property("old_string", Kind::Text, ""),
+            property("new_string", Kind::Text, ""),
+            property("replace_all", Kind::Flag, ""),
+            property("edits", Kind::Edits, ""),
+        ],
+    },
+    ModelTool {
+        name: "write_file",
+        about: "Create a file or replace its whole content. Missing parent directories are created.",
+        backings: &[
+            only("file-write"),
+            also(
+                "dir-create",
+                "A path that ends in / with empty content creates a directory.",
+                false,
+            ),
+        ],
+        required: &["path", "content"],
+        properties: &[
+            property("path", Kind::Text, ""),
+            property("content", Kind::Text, ""),
+        ],
+    },
+    ModelTool {
+        name: "apply_patch",
+        about: "Change files atomically. Example:\n*** Begin Patch\n*** Update File: src/a.py\n*** Move to: \
+                src/b.py\n@@ def greet():\n     name = get()\n-    print(name)\n+    print(\"Hi\", name)\n*** Add File: \
+                c.txt\n+first line\n*** Delete File: d.txt\n*** End Patch\nMove is optional. Give 3 lines of context \
+                around a change.",
+        backings: &[only("apply-patch")],
+        required: &["patch"],
+        properties: &[property("patch", Kind::FilledText, "")],
+    },
+    ModelTool {
+        name: "search",
+        about: "Search file contents. Returns path:line:text. Skips binary files and those in .gitignore.",
+        backings: &[only("file-search")],
+        required: &["pattern"],
+        properties: &[
+            property("pattern", Kind::FilledText, "Regular expression"),
+            property("path", Kind::Text, "File or directory"),
+            property("glob", Kind::Text, "Such as *.rs or src/**/*.ts"),
+            property("literal", Kind::Flag, "pattern is plain text"),
+            property("ignore_case", Kind::Flag, ""),
+            property("context", Kind::Range(0, 20), "Lines around each match"),
+            property("hidden", Kind::Flag, "Include hidden files"),
+            property("limit", Kind::Range(1, 5_000), "Default 200"),
+        ],
+    },
+    ModelTool {
+        name: "find_files",
+        about: "Find files by path. Files ignored by .gitignore are excluded.",
+        backings: &[only("file-find")],
+        required: &["pattern"],
+        properties: &[
+            property("pattern", Kind::FilledText, "Glob: *.rs, src/**/test_*"),
+            property("path", Kind::Text, "Directory"),
+            property("hidden", Kind::Flag, ""),
+            property("limit", Kind::Range(1, 20_000), "Default 1000"),
+        ],
+    },
+    ModelTool {
+        name: "list_dir",
+        about: "List a directory. Default: the root of the sandbox.",
+        backings: &[only("dir-list")],
+        required: &[],
+        properties: &[
+            property("path", Kind::Text, ""),
+            property("depth", Kind::Range(1, 10), "Levels, default 1"),
+            property("limit", Kind::Range(1, 10_000), ""),
+        ],
+    },
+    ModelTool {
+        name: "delete_file",
+        about: "Delete a file or symlink.",
+        backings: &[
+            only("file-delete"),
+            also(
+                "dir-delete",
+                "Set recursive to delete a directory with its contents; false deletes an empty one.",
+                false,
+            ),
+        ],
+        required: &["path"],
+        properties: &[
+            property("path", Kind::Text, ""),
+            property_of("recursive", Kind::Flag, "", &["dir-delete"]),
+        ],
+    },
+    ModelTool {
+        name: "move_file",
+        about: "Move or rename a file or directory.",
+        backings: &[
+            only("file-move"),
+            also("file-copy", "Set copy to keep the original.", false),
+        ],
+        required: &["from", "to"],
+        properties: &[
+            property("from", Kind::Text, ""),
+            property("to", Kind::Text, "Full new path"),
+            property_of("copy", Kind::Flag, "", &["file-copy"]),
+            property("overwrite", Kind::Flag, "Replace an existing file at `to`"),
+        ],
+    },
+    ModelTool {
+        name: "git",
+        about: "",
+        backings: &[
+            also("git-status", "status: branch and changed files.", true),
+            also(
+                "git-diff",
+                "diff: changes since the sandbox was created, or since commit `from`, up to `to`.",
+                true,
+            ),
+            also("git-log", "log: commits, newest first.", true),
+            also(
+                "git-show",
+                "show: commit `from`, or file `path` as of it.",
+                true,
+            ),
+            also(
+                "git-commit",
+                "commit: commit changes in the sandbox; the user's repository is not changed.",
+                true,
+            ),
+        ],
+        required: &["command"],
+        properties: &[
+            property("command", Kind::GitCommand, ""),
+            property_of("from", Kind::Text, "", &["git-diff", "git-log", "git-show"]),
+            property_of("to", Kind::Text, "", &["git-diff"]),
+            property_of("path", Kind::Text, "", &["git-diff", "git-log", "git-show"]),
+            property_of("staged", Kind::Flag, "", &["git-diff"]),
+            property_of("summary", Kind::Flag, "List files only", &["git-diff"]),
+            property_of("limit", Kind::Range(1, 1_000), "", &["git-log"]),
+            property_of("message", Kind::FilledText, "", &["git-commit"]),
+            property_of("paths", Kind::Texts, "Files to commit", &["git-commit"]),
+            property("part", Kind::Text, "Part of the sandbox, if several"),
+        ],
+    },
+    ModelTool {
+        name: "ask_user",
+        about: "Ask the user a question. Only for information that you cannot find out yourself.",
+        backings: &[only("ask-user")],
+        required: &["question"],
+        properties: &[
+            property("question", Kind::FilledText, ""),
+            property("options", Kind::Texts, "Suggested answers"),
+        ],
+    },
+    ModelTool {
+        name: "read_output",
+        about: "Read more of the truncated output of an earlier call.",
+        backings: &[only("output-read")],
+        required: &["id"],
+        properties: &[
+            property("id", Kind::Text, "Given with the truncated output"),
+            property("offset", Kind::From(1), "First line, from 1"),
+            property("limit", Kind::From(1), "Number of lines"),
+            property("byte", Kind::From(0), "First byte, instead of offset"),
+        ],
+    },
+];
