@@ -211,10 +211,18 @@ impl Engine {
         work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
     ) -> Result<T, E> {
         let _inside = Inside::enter()?;
+        // The backends take a trait object, so that they are compiled once and not for every closure.
+        let (mut work, mut outcome) = (Some(work), None);
+        let mut run_once = |reader: &mut dyn Reader| {
+            outcome = work.take().map(|work| work(reader));
+        };
         match &*self.backend {
-            Backend::Sqlite(engine) => engine.read(work),
-            Backend::Postgres(engine) => engine.read(work),
-        }
+            Backend::Sqlite(engine) => engine.read(&mut run_once),
+            Backend::Postgres(engine) => engine.read(&mut run_once),
+        }?;
+        outcome.unwrap_or_else(|| {
+            Err(Error::Internal("a read ended without an outcome".to_owned()).into())
+        })
     }
 }
 

@@ -99,10 +99,7 @@ impl PostgresEngine {
     }
 
     /// Reads from one consistent snapshot.
-    pub(crate) fn read<T, E: From<Error>>(
-        &self,
-        work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub(crate) fn read(&self, work: &mut dyn FnMut(&mut dyn Reader)) -> Result<(), Error> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         let mut connection = self.pool.get()?;
         if connection.batch(BEGIN).is_err() {
@@ -111,12 +108,12 @@ impl PostgresEngine {
             connection.batch(BEGIN)?;
         }
         connection.reading = true;
-        let outcome = work(&mut *connection);
+        work(&mut *connection);
         connection.reading = false;
         if connection.batch("ROLLBACK").is_err() {
             connection.discard();
         }
-        outcome
+        Ok(())
     }
 
     /// Uses a connection outside of any transaction, for maintenance.

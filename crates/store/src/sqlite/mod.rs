@@ -141,10 +141,7 @@ impl SqliteEngine {
     }
 
     /// Reads from one consistent snapshot.
-    pub(crate) fn read<T, E: From<Error>>(
-        &self,
-        work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub(crate) fn read(&self, work: &mut dyn FnMut(&mut dyn Reader)) -> Result<(), Error> {
         self.check_file()?;
         match &self.readers {
             Some(readers) => {
@@ -247,10 +244,10 @@ fn lock_beside(path: &std::path::Path, limit: Duration) -> Result<std::fs::File,
     }
 }
 
-fn read_snapshot<T, E: From<Error>>(
+fn read_snapshot(
     connection: &Connection,
-    work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
-) -> Result<T, E> {
+    work: &mut dyn FnMut(&mut dyn Reader),
+) -> Result<(), Error> {
     let place = connection.path().unwrap_or("in memory").to_owned();
     let run = |sql: &str| {
         connection
@@ -260,10 +257,9 @@ fn read_snapshot<T, E: From<Error>>(
     };
     run("BEGIN DEFERRED")?;
     let _end = EndOnPanic(connection);
-    let outcome = work(&mut SqliteTransaction::new(connection, &place));
+    work(&mut SqliteTransaction::new(connection, &place));
     // Nothing was written, so ending a read transaction cannot lose anything.
-    run("COMMIT")?;
-    outcome
+    run("COMMIT").map(drop)
 }
 
 /// Ends the read transaction of a closure that panicked, because the connection is reused.
