@@ -1,0 +1,57 @@
+"""Proves the tasks: each hidden check refuses the untouched repository and accepts the known solution."""
+
+import pathlib
+import subprocess
+import tempfile
+
+from task import Blocked, Edit, Run, Unsolved, Write, write
+
+# The hidden checks of these accept the untouched repository; the first also wants a report of failure.
+UNTOUCHED = ("impossible", "already-solved")
+
+
+def check_tasks(tasks):
+    failures = 0
+    for task in tasks:
+        missing = task.missing()
+        if missing:
+            print(f"{task.name:22} NOT RUN: {missing} is not installed")
+            continue
+        before, after = verdict(task, False), verdict(task, True)
+        is_right = (before is None) == (task.name in UNTOUCHED[1:]) and after is None
+        failures += not is_right
+        print(f"{task.name:22} {'right' if is_right else f'WRONG: before: {before}; after: {after}'}", flush=True)
+    return 1 if failures else 0
+
+
+def verdict(task, is_solved):
+    """The reason why the hidden check refuses; nothing when it accepts."""
+    with tempfile.TemporaryDirectory(prefix="task-") as place:
+        folder = pathlib.Path(place) / task.name
+        folder.mkdir()
+        repository = task.create(folder)
+        if is_solved:
+            for move in (move for moves in task.work for move in moves):
+                solve(folder, move)
+            repository.has_reported_failure = task.is_blocked
+        try:
+            task.hidden(repository)
+        except Unsolved as reason:
+            return str(reason)
+    return None
+
+
+def solve(folder, move):
+    match move:
+        case Edit(path, old, new):
+            data = (folder / path).read_bytes()
+            ends = b"\r\n" if b"\r\n" in data else b"\n"
+            text = data.replace(b"\r\n", b"\n").decode()
+            assert text.count(old) == 1, f"{path} does not have this once: {old}"
+            (folder / path).write_bytes(text.replace(old, new).encode().replace(b"\n", ends))
+        case Write(path, content):
+            write(folder / path, content)
+        case Run(command):
+            subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True)
+        case Blocked():
+            pass
