@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from task import Blocked, Edit, Run, Unsolved, Write, write
+from task import Blocked, Edit, Run, Unsolved, Write, environment, write
 
 # The hidden checks of these accept the untouched repository; the first also wants a report of failure.
 UNTOUCHED = ("impossible", "already-solved")
@@ -52,6 +52,6 @@ def solve(folder, move):
         case Write(path, content):
             write(folder / path, content)
         case Run(command):
-            subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True)
+            subprocess.run(["bash", "-c", command], cwd=folder, env=environment(), capture_output=True)
         case Blocked():
             pass

@@ -108,6 +108,12 @@ def git(folder, *arguments):
     return done.stdout
 
 
+def environment():
+    """The variables of checks: without those that change where builds put their results."""
+    found = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"}
+    return {**found, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 class Repository:
     """A generated repository before and after an agent worked on it."""
 
@@ -148,7 +154,7 @@ class Repository:
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables},
+            env={**environment(), **variables},
             capture_output=True,
             text=True,
             timeout=300,
