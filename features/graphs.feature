@@ -14,7 +14,7 @@ Feature: Runs of graphs
       answers:
       - {when: look at security, text: the password is logged}
       - {when: look at correctness, text: nothing}
-      - {when: look at style, text: x is no name}
+      - {when: look at style, text: rename x}
       - {when: Decide, text: Do not merge it.}
       """
     And the file "review.yaml"
@@ -38,7 +38,7 @@ Feature: Runs of graphs
     Then the actor answers "Do not merge it."
     And the state has "found" as
       """
-      ["the password is logged", "nothing", "x is no name"]
+      ["the password is logged", "nothing", "rename x"]
       """
     And the state has "count" as
       """
@@ -141,13 +141,13 @@ Feature: Runs of graphs
       name: local/careful
       type: graph
       nodes:
-        act: {tool: builtin/file-read, arguments: {path: none.txt}, on_error: sorry, next: good}
+        act: {tool: builtin/file-read, arguments: {path: none.txt}, on_error: recovered, next: good}
         good: {set: {output: good}}
-        sorry: {set: {output: 'sorry: {{ error.node }}'}}
+        recovered: {set: {output: 'recovered: {{ error.node }}'}}
       """
     When I run "actor add --config careful.yaml"
     And I run "actor run local/careful go --sandbox fix"
-    Then the actor answers "sorry: act"
+    Then the actor answers "recovered: act"
 
   Scenario: A map processes each item, in order
     Given the file "each.yaml"

@@ -62,7 +62,7 @@ Feature: Permissions
       answers:
       - calls:
         - {name: builtin/file-read, arguments: {path: b.txt}}
-      - text: The file says that I may.
+      - text: The file permits it.
         calls:
         - {name: builtin/shell, arguments: {command: 'echo x > c.txt; rm -rf /'}}
         - {name: builtin/file-delete, arguments: {path: a.txt}}

@@ -13,7 +13,7 @@ Feature: Conversations
       | user      | Where do we stand?  |
       | assistant | Two races are left. |
 
-  Scenario: A session is found by its name or by a prefix of its id
+  Scenario: A session is found by name or id prefix
     Given a session called "weekly"
     When I show the session by the first 8 characters of its id
     Then the command succeeds and mentions "weekly"
@@ -63,7 +63,7 @@ Feature: Conversations
     And "weekly" holds 5 messages
 
   @defect_7345
-  Scenario: An export can be imported, and only unchanged
+  Scenario: Only an unchanged export can be imported
     Given a session called "weekly" with 5 messages
     When I export "weekly" to "weekly.json"
     And I run "session import --input weekly.json"

@@ -30,7 +30,7 @@ struct Arguments {
 enum Bench {
     /// Appending to and paging sessions, next to raw SQLite
     Sessions {
-        /// Where the rows are written
+        /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
         /// Numbers of writers
@@ -48,7 +48,7 @@ enum Bench {
     },
     /// Sandboxes of a large tree, next to git and cp
     Sandbox {
-        /// Where the rows are written
+        /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
         /// Files of the generated trees
@@ -63,13 +63,13 @@ enum Bench {
     },
     /// Steps of the graph runner, next to langgraph
     Graphs {
-        /// Where the rows are written
+        /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
     },
     /// Turns and text search of the program, next to codex and rg
     Turns {
-        /// Where the rows are written
+        /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
         /// The agents binary
@@ -87,7 +87,7 @@ enum Bench {
     },
     /// Listing and drawing many plans and decisions, compared with the limits
     Plans {
-        /// Where the rows are written
+        /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
         /// The agents binary
@@ -102,7 +102,7 @@ enum Bench {
     },
     /// Server mode, next to the store itself and the official Python SDK
     Server {
-        /// Where the rows are written
+        /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
         /// The agents binary
@@ -117,7 +117,7 @@ enum Bench {
     },
     /// Calls of a tool of an MCP server, next to the official Python client
     Mcp {
-        /// Where the rows are written
+        /// File for the rows
         #[arg(long)]
         json: Option<PathBuf>,
         /// The folder of `scripts/mcp-peers`

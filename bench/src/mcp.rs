@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use cleveragents_mcp::{Options, ServerDefinition, Servers};
 use serde_json::{Map, Value, json};
-use support::Desk;
+use support::GateFixture;
 
 use crate::{Findings, Row};
 
@@ -77,7 +77,7 @@ fn ours(script: &Path) -> anyhow::Result<f64> {
     let script = script.display().to_string();
     let definition = ServerDefinition::stdio("everything", "node", &[&script]);
     servers.add(definition, None)?;
-    let desk = Desk::new(&servers.offer(), None);
+    let desk = GateFixture::new(&servers.offer(), None);
     let arguments = json!({"message": "x"});
     repeat(|| {
         desk.ok("everything/echo", &arguments);

@@ -19,8 +19,8 @@ use cleveragents_actors::ports::{
     AgentCall, Answer, Failure, FailureKind, NoLog, NoObserver, StepUsage, ToolStep,
 };
 use cleveragents_actors::{
-    Actor, ActorKind, Executor, Expression, Graph, Node, NodeKind, ResolveError, Resolver, Run,
-    State, Supply, Trail, compile, read,
+    Actor, ActorKind, CompileStack, Executor, Expression, Graph, Node, NodeKind, ResolveError,
+    Resolver, Run, State, ToolSource, compile, read,
 };
 use cleveragents_process::Cancel;
 use cleveragents_store::{DatabaseUrl, EngineCache, Options};
@@ -42,7 +42,7 @@ impl NoPorts {
         Failure {
             kind: FailureKind::Refused,
             message: "the loop makes no calls".to_owned(),
-            taken: StepUsage::default(),
+            usage: StepUsage::default(),
         }
     }
 }
@@ -197,11 +197,11 @@ fn large_file(nodes: usize) -> String {
 struct Alone;
 
 impl Resolver for Alone {
-    fn actor(&self, _name: &str, _trail: &Trail<'_>) -> Result<Arc<Actor>, ResolveError> {
+    fn actor(&self, _name: &str, _trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError> {
         Err(ResolveError::Missing(Vec::new()))
     }
 
-    fn find(&self, _kind: Supply, _name: &str) -> Result<(), Vec<String>> {
+    fn find(&self, _kind: ToolSource, _name: &str) -> Result<(), Vec<String>> {
         Err(Vec::new())
     }
 }

@@ -160,9 +160,9 @@ impl Home {
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .output()?;
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        ensure!(output.status.success(), "agents {arguments:?}: {told}");
-        Ok(told["data"].clone())
+        let reported: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        ensure!(output.status.success(), "agents {arguments:?}: {reported}");
+        Ok(reported["data"].clone())
     }
 
     /// A plan with one step of `calls` calls, each after an answer of the model.

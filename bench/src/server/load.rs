@@ -231,12 +231,15 @@ impl Listeners {
     /// Waits until every listener has received a new session.
     pub(super) fn wait_for_session(&self) -> anyhow::Result<()> {
         for mut stream in &self.0 {
-            let mut heard = Vec::new();
-            while !heard.windows(15).any(|part| part == b"session.created") {
+            let mut received_events = Vec::new();
+            while !received_events
+                .windows(15)
+                .any(|part| part == b"session.created")
+            {
                 let mut part = [0; 512];
                 let got = stream.read(&mut part)?;
                 ensure!(got > 0, "the server closed");
-                heard.extend_from_slice(&part[..got]);
+                received_events.extend_from_slice(&part[..got]);
             }
         }
         Ok(())

@@ -70,8 +70,9 @@ impl Running {
             .spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
-        let told: Value = serde_json::from_str(&line).with_context(|| format!("told: {line}"))?;
-        let url = told["url"].as_str().context("an address")?;
+        let reported: Value =
+            serde_json::from_str(&line).with_context(|| format!("told: {line}"))?;
+        let url = reported["url"].as_str().context("an address")?;
         let address = url.trim_start_matches("http://").parse()?;
         Ok(Self {
             child,

@@ -227,7 +227,7 @@ impl<'a> Ours<'a> {
         Ok(id.to_owned())
     }
 
-    fn tell(&self, session: &str) -> Command {
+    fn tell_command(&self, session: &str) -> Command {
         let actor = format!("openai-responses/{MODEL}");
         let arguments = [
             "--format",
@@ -316,12 +316,12 @@ pub(super) fn measure(agents: &Path, program: &Path) -> anyhow::Result<Vec<Row>>
     let (ours, codex) = (Ours::new(agents, &url)?, Codex::new(program, &url)?);
     let (version, _) = timed(codex.home.command(program, &["--version"]))?;
     // The first turn creates databases and caches.
-    timed(ours.tell(&ours.session()?))?;
+    timed(ours.tell_command(&ours.session()?))?;
     timed(codex.exec(&codex.home.path("first"))?)?;
     let (mut times, mut others) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let session = ours.session()?;
-        let (out, time) = timed(ours.tell(&session))?;
+        let (out, time) = timed(ours.tell_command(&session))?;
         check(&ours.folder(&out)?)?;
         times.push(time);
         let folder = codex.home.path(&format!("code-{round}"));
@@ -331,7 +331,7 @@ pub(super) fn measure(agents: &Path, program: &Path) -> anyhow::Result<Vec<Row>>
     }
     let (mut memory, mut other_memory) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        memory.push(peak(ours.tell(&ours.session()?))?);
+        memory.push(peak(ours.tell_command(&ours.session()?))?);
         let folder = codex.home.path(&format!("memory-{round}"));
         other_memory.push(peak(codex.exec(&folder)?)?);
     }

@@ -49,11 +49,8 @@ pub enum ErrorReason {
     BudgetExceeded,
     /// Another process changed the entity first.
     VersionConflict,
-    /// The plan failed.
     PlanFailed,
-    /// The configuration is invalid.
     InvalidConfiguration,
-    /// The request is too large.
     RequestTooLarge,
     /// The caller sends too many requests.
     RateLimited,

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sends_a_server_reads() {
+    fn requests_of_the_client_are_parsed_by_the_server() {
         let body = request("GetTask", &json!({"id": "t"}));
         let read = Request::parse(body.as_bytes()).expect("a request");
         assert_eq!(read.id, 1);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_requests_are_told_apart() {
+    fn each_kind_of_invalid_request_has_its_own_error() {
         for (body, reason) in [
             ("{", ErrorReason::Parse),
             ("[]", ErrorReason::InvalidRequest),

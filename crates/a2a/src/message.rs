@@ -26,7 +26,6 @@ pub enum Role {
     /// The client.
     #[serde(rename = "ROLE_USER")]
     User,
-    /// The agent.
     #[serde(rename = "ROLE_AGENT")]
     Agent,
 }
@@ -48,7 +47,6 @@ impl Role {
 /// Content of a part.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartContent {
-    /// Text.
     Text(String),
     /// Bytes of a file, in standard base64 with padding.
     Raw(String),

@@ -9,9 +9,7 @@ pub enum Method {
     SendStreamingMessage,
     /// Reads a task.
     GetTask,
-    /// Lists tasks.
     ListTasks,
-    /// Cancels a task.
     CancelTask,
     /// Streams the updates of a task.
     SubscribeToTask,

@@ -154,7 +154,6 @@ pub struct StatusUpdate {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArtifactUpdate {
-    /// Task id.
     pub task_id: String,
     /// Context of the task.
     pub context_id: String,

@@ -231,8 +231,8 @@ fn status_from_v1(holder: &mut Map<String, Value>) -> &'static str {
         .find(|(new, _)| state == Some(new))
         .map_or("unknown", |(_, old)| old);
     status.insert("state".to_owned(), name.into());
-    if let Some(said) = status.get_mut("message") {
-        *said = message_from_v1(said);
+    if let Some(printed) = status.get_mut("message") {
+        *printed = message_from_v1(printed);
     }
     name
 }
@@ -243,8 +243,8 @@ pub fn task_from_v1(value: &Value) -> Value {
     if let Some(fields) = converted.as_object_mut() {
         status_from_v1(fields);
     }
-    if let Some(said) = converted.get_mut("history").and_then(Value::as_array_mut) {
-        for one in said {
+    if let Some(printed) = converted.get_mut("history").and_then(Value::as_array_mut) {
+        for one in printed {
             *one = message_from_v1(one);
         }
     }
@@ -431,15 +431,15 @@ mod tests {
         let status = json!({"state": "TASK_STATE_INPUT_REQUIRED", "message": {
             "messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "?"}],
         }});
-        let told = result_from_v1(
+        let reported = result_from_v1(
             Method::SendStreamingMessage,
             &json!({"statusUpdate": {"taskId": "t", "contextId": "c", "status": status}}),
         );
-        assert_eq!(told["kind"], "status-update");
-        assert_eq!(told["final"], true);
-        assert_eq!(told["status"]["state"], "input-required");
-        assert_eq!(told["status"]["message"]["kind"], "message");
-        assert_eq!(told["status"]["message"]["parts"][0]["kind"], "text");
+        assert_eq!(reported["kind"], "status-update");
+        assert_eq!(reported["final"], true);
+        assert_eq!(reported["status"]["state"], "input-required");
+        assert_eq!(reported["status"]["message"]["kind"], "message");
+        assert_eq!(reported["status"]["message"]["parts"][0]["kind"], "text");
         let listed = result_from_v1(
             Method::ListPushConfigs,
             &json!({"configs": [{"taskId": "t", "url": "u"}]}),

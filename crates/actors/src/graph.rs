@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 use crate::expression::{Expression, Template};
 use crate::state::Reducer;
 
-/// Kind of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
@@ -19,7 +18,6 @@ pub enum ActorKind {
     Llm,
     /// One or several tool calls in sequence.
     Tool,
-    /// A graph.
     Graph,
     /// An agent on another machine.
     A2a,
@@ -83,7 +81,6 @@ pub struct Agent {
     pub name: String,
     /// Model, `provider/model`; the default one when not given.
     pub model: Option<String>,
-    /// System prompt.
     pub system_prompt: Option<Template>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
@@ -287,7 +284,6 @@ pub enum Argument {
     Text(Template),
     /// The value of an expression.
     Value(Expression),
-    /// A list.
     List(Vec<Self>),
     /// A map, in the order of the file.
     Map(Vec<(String, Self)>),
@@ -327,11 +323,10 @@ pub struct RouterNode {
     pub otherwise: Option<NodeIndex>,
 }
 
-/// A rule of a router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterRule {
     /// Condition of the rule.
-    pub fits: Fits,
+    pub fits: TextMatch,
     /// Target of the rule.
     pub target: NodeIndex,
     /// Whether a matching prefix or suffix is removed from the text. The state key `routed_message` gets the text
@@ -341,7 +336,7 @@ pub struct RouterRule {
 
 /// Condition of a router rule. Case-sensitive.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fits {
+pub enum TextMatch {
     /// The text starts with this.
     Prefix(String),
     /// The text contains this.

@@ -2,7 +2,7 @@
 //!
 //! An actor is a model with its instructions and tools (`llm`), a tool (`tool`), or a graph of them
 //! (`graph`); all three compile to a [`Graph`], the first two to one of a single node. The runner
-//! walks a graph: it calls an [`Executor`] for models and tools, merges the results into the state
+//! traverses a graph: it calls an [`Executor`] for models and tools, merges the results into the state
 //! with the reducer of each key, and writes every finished node to a [`StepLog`] before it
 //! continues. A run that is started again with the same log reuses the finished steps instead of
 //! repeating them.
@@ -19,8 +19,8 @@ mod run;
 mod schema;
 mod state;
 
-pub use compile::{ResolveError, Resolver, Supply, Trail, compile, compile_within};
-pub use expression::{Expression, ExpressionError, Names, Template};
+pub use compile::{CompileStack, ResolveError, Resolver, ToolSource, compile, compile_within};
+pub use expression::{Expression, ExpressionError, NameValues, Template};
 pub use file::{ActorFile, read};
 pub use graph::{Actor, ActorKind, Agent, Graph, Node, NodeKind};
 pub use ports::{Executor, StepLog};

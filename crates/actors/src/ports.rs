@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::graph::{Actor, Agent};
 
 /// Position of a step in a run, such as `review#0/parts#2[17]`: the node with the number of the visit, inside the
-/// subgraph it belongs to; items of maps in brackets, branches after a colon as in `fan#0:1/check#0`, repeated
+/// subgraph it belongs to; items of maps in brackets, branches after a colon as in `parallel#0:1/check#0`, repeated
 /// subgraphs after a tilde as in `part#0~1/check#0`. The same step has the same path in every attempt at a run,
 /// whatever ran concurrently.
 pub type StepPath = str;
@@ -45,7 +45,7 @@ pub struct AgentCall<'a> {
 /// claims each of them before it is made, because concurrent nodes share the limits.
 pub trait Allowance: Sync {
     /// Adds what earlier attempts at the run used for this node.
-    fn count(&self, taken: StepUsage);
+    fn count(&self, usage: StepUsage);
 
     /// Claims a model call. When refused, the node has to end with a failure.
     fn ask(&self) -> bool;
@@ -80,10 +80,9 @@ pub struct Answer {
     /// Text, or JSON when the response format or the tool defines it.
     pub value: Value,
     /// Usage of the call.
-    pub taken: StepUsage,
+    pub usage: StepUsage,
 }
 
-/// Usage of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepUsage {
     /// Tokens and cost.
@@ -115,17 +114,17 @@ pub struct Failure {
     /// Reason, as a sentence.
     pub message: String,
     /// Usage despite the failure.
-    pub taken: StepUsage,
+    pub usage: StepUsage,
 }
 
-/// Kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// A retry may succeed.
     Failed,
     /// The answer does not have the requested format; a retry may succeed.
-    Misfit,
+    #[serde(rename = "misfit")]
+    InvalidFormat,
     /// A retry fails again: refused, wrong arguments, unknown tool.
     Refused,
     /// It timed out, or the model or tool was temporarily unavailable.
@@ -164,23 +163,25 @@ pub struct Step {
     /// Error message of a failed step, when the run continued with `on_error`.
     pub error: Option<String>,
     /// Its own usage: the sum over all steps is the usage of the run.
-    pub taken: StepUsage,
+    #[serde(rename = "taken")]
+    pub usage: StepUsage,
     /// Work inside it, for subgraphs, maps and parallel nodes.
-    #[serde(default)]
-    pub inside: Inside,
+    #[serde(default, rename = "inside")]
+    pub inside: NestedSteps,
     /// Time of the start, in milliseconds since 1970.
     pub started_ms: u64,
     /// Time of the end, in milliseconds since 1970.
     pub ended_ms: u64,
 }
 
-/// Work inside a step. A run that reuses the step does not look inside, and counts this.
+/// Steps inside a step: of a subgraph, map or parallel node. A run that reuses the step counts these without reading them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inside {
+pub struct NestedSteps {
     /// Number of finished nodes.
     pub steps: u64,
     /// Usage of them and of items of maps.
-    pub taken: StepUsage,
+    #[serde(rename = "taken")]
+    pub usage: StepUsage,
 }
 
 /// A step could not be stored.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::file::{Field, Form, Section, TOP, Use};
+use crate::file::{Field, FieldUse, Form, Section, TOP};
 
 /// The JSON schema of an actor file in any of its shapes, for editors.
 pub fn schema() -> Value {
@@ -52,7 +52,7 @@ fn reference(section: &'static Section, definitions: &mut Definitions) -> Value 
 
 /// The schema of a field; `None` for refused fields.
 fn property(field: &Field, definitions: &mut Definitions) -> Option<Value> {
-    if matches!(field.usage, Use::Refused(..)) {
+    if matches!(field.usage, FieldUse::Refused(..)) {
         return None;
     }
     let mut made = form(&field.form, definitions);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-use crate::expression::Names;
+use crate::expression::NameValues;
 use crate::graph::{Actor, Key};
 
 /// Keys with a meaning for the runner.
@@ -276,7 +276,7 @@ impl State {
     }
 }
 
-impl Names for State {
+impl NameValues for State {
     fn value(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
     }

@@ -15,7 +15,7 @@ use cleveragents_domain::{
     Code, Diagnose, Hint, Lease, LeaseSubject, LeaseToken, Owner, Timestamp, Ttl,
 };
 use cleveragents_process::Cancel;
-use cleveragents_store::leases::Displaceable;
+use cleveragents_store::leases::DisplaceableHolder;
 use cleveragents_store::{Engine, leases};
 use serde_json::{Value, json};
 
@@ -106,12 +106,12 @@ impl LeaseService {
         if let Some(locks) = &self.locks {
             locks.hold(&self.owner);
         }
-        let mut displaceable = Displaceable::Nobody;
+        let mut displaceable = DisplaceableHolder::Nobody;
         loop {
             if let Some(lease) = self.try_acquire(&subject, ttl, displaceable)? {
                 self.forget_left(&subject);
                 match displaceable {
-                    Displaceable::Nobody => {
+                    DisplaceableHolder::Nobody => {
                         tracing::debug!(lease = %lease.subject, token = lease.token.0, "lease acquired");
                     }
                     _ => {
@@ -125,7 +125,7 @@ impl LeaseService {
                 continue;
             };
             let tried = std::mem::replace(&mut displaceable, self.displaceable(&holder));
-            if displaceable == Displaceable::Nobody || displaceable == tried {
+            if displaceable == DisplaceableHolder::Nobody || displaceable == tried {
                 return Err(LeaseError::Held {
                     subject,
                     owner: holder.owner,
@@ -136,14 +136,14 @@ impl LeaseService {
     }
 
     /// Whether the holder of a lease may be displaced, and on which condition.
-    fn displaceable(&self, holder: &Lease) -> Displaceable {
+    fn displaceable(&self, holder: &Lease) -> DisplaceableHolder {
         if self.was_left(holder) {
-            return Displaceable::Dead(holder.token);
+            return DisplaceableHolder::Dead(holder.token);
         }
         match self.liveness(&holder.owner) {
-            Liveness::Alive => Displaceable::Nobody,
-            Liveness::Dead => Displaceable::Dead(holder.token),
-            Liveness::Unknown => Displaceable::Expired(holder.token),
+            Liveness::Alive => DisplaceableHolder::Nobody,
+            Liveness::Dead => DisplaceableHolder::Dead(holder.token),
+            Liveness::Unknown => DisplaceableHolder::Expired(holder.token),
         }
     }
 
@@ -171,7 +171,7 @@ impl LeaseService {
         &self,
         subject: &LeaseSubject,
         ttl: Ttl,
-        displaceable: Displaceable,
+        displaceable: DisplaceableHolder,
     ) -> Result<Option<Lease>, LeaseError> {
         let (subject, owner) = (subject.clone(), self.owner.clone());
         Ok(self
@@ -344,10 +344,10 @@ impl HeldLease {
 
     /// Releases the lease and returns whether it was still held.
     pub fn release(mut self) -> Result<bool, LeaseError> {
-        self.give_back()
+        self.release_slot()
     }
 
-    fn give_back(&mut self) -> Result<bool, LeaseError> {
+    fn release_slot(&mut self) -> Result<bool, LeaseError> {
         if std::mem::replace(&mut self.is_given_back, true) {
             return Ok(false);
         }
@@ -377,7 +377,7 @@ impl HeldLease {
 impl Drop for HeldLease {
     fn drop(&mut self) {
         // If the store cannot be reached the lease expires by itself, and this service can take it at once.
-        let _released = self.give_back();
+        let _released = self.release_slot();
     }
 }
 

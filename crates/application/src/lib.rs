@@ -50,8 +50,8 @@ pub use action::operations as action_operations;
 pub use action::{ActionFilter, ActionService, RegisteredAction};
 pub use actor::operations as actor_operations;
 pub use actor::{
-    ActorService, ActorText, ActorWorld, Bundle, ContextService, ContextServiceError,
-    ExportedContext, ExportedMessage, FoundActor, IsModel, Supplies, read_context,
+    ActorBundle, ActorService, ActorText, ActorWorld, ContextService, ContextServiceError,
+    ExportedContext, ExportedMessage, FoundActor, IsModel, ReferableNames, read_context,
 };
 pub use automation::AutomationService;
 pub use automation::operations as automation_operations;
@@ -64,7 +64,7 @@ pub use cleveragents_store::{
     plans::ListedPlan,
     request_keys::{KeyClaim, RequestKey},
     search::{Hit as SearchHit, Scope as SearchScope},
-    sessions::{Expect as ExpectedVersion, SessionFilter},
+    sessions::{ExpectedVersion, SessionFilter},
     tokens::Token,
     usage_metrics::{Durations, RANGES as DURATION_RANGES, UsageMetrics},
 };
@@ -111,9 +111,9 @@ pub use project::operations as project_operations;
 pub use project::{LinkRequest, NewProject, ProjectError, ProjectService, ProjectTarget};
 pub use resource::operations as resource_operations;
 pub use resource::{
-    GitProbe, GitProblem, GitState, Holder, Inspection, NewResource, Outcome, Presence, Register,
+    GitProbe, GitProblem, GitState, Inspection, NewResource, Outcome, Presence, Register,
     RegisteredResource, RegisteredType, ResourceDetails, ResourceError, ResourceFilter,
-    ResourceService, ResourceTreeNode, TypeRegistry, git_probe, resource_type_schema,
+    ResourceService, ResourceTreeNode, ResourceUser, TypeRegistry, git_probe, resource_type_schema,
 };
 pub use run::operations as run_operations;
 pub use run::{
@@ -129,9 +129,10 @@ pub use runtime::{
     mcp_server_options, parse_usd, session_mode,
 };
 pub use sandbox::{
-    ApplyRequest, ApplyResult, CacheTotal, CaptureReport, DiskUsage, Doer, ExecReport, ExecRequest,
-    MemberChanges, OpenSandbox, QueryReport, QueryRequest, Recording, RecoveredOperation,
-    RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService, SandboxView, Target,
+    ApplyRequest, ApplyResult, CacheTotal, CaptureReport, ChangeAuthor, DiskUsage, ExecReport,
+    ExecRequest, MemberChanges, OpenSandbox, QueryReport, QueryRequest, Recording,
+    RecoveredOperation, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService,
+    SandboxView, Target,
 };
 pub use scheduler::{
     APPLICABLE_STAGES, EXECUTABLE_STAGES, Scheduler, Worker, WorkerEvent, WorkerOptions,
@@ -166,11 +167,11 @@ pub use task::{
 pub use text_file::{MAX_TEXT_FILE_BYTES, read_text, read_text_file};
 pub use tool::operations as tool_operations;
 pub use tool::{
-    Callable, Excerpt, LeftOut, SandboxWorkspace, SpendScope, StoreBudget, StoreLedger, ToolError,
-    ToolService, call_status, called_tool, files_changed,
+    CallableTools, Excerpt, LeftOut, SandboxWorkspace, SpendScope, StoreBudget, StoreLedger,
+    ToolError, ToolService, call_status, called_tool, files_changed,
 };
 pub use turn::{
-    Ending, InterruptedTurnSummary, ReportTool, ReportTools, TakenSession, TextAnswer,
+    Ending, InterruptedTurnSummary, LockedSession, ReportTool, ReportTools, TextAnswer,
     TurnAllowance, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
     UnlimitedAllowance, Waiting, instructions, project_instructions,
 };

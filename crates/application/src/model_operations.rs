@@ -58,7 +58,6 @@ pub struct PriceInfo {
 pub struct RateInfo {
     pub input: f64,
     pub output: f64,
-    /// Input that was cached.
     pub cached_input: f64,
     /// Input that is written to the cache.
     pub cache_write: f64,

@@ -91,7 +91,7 @@ pub enum AgentEvent {
         /// The stored record of the call.
         invocation: ToolInvocationId,
         status: ToolCallStatus,
-        /// Why the call failed or was refused.
+        /// Reason of a failure or refusal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
@@ -117,22 +117,29 @@ pub enum AgentEvent {
         text: String,
     },
     /// A node of a graph starts.
-    NodeStarted { path: String, kind: String },
+    NodeStarted {
+        path: String,
+        kind: String,
+    },
     /// A node of a graph finished.
     NodeFinished {
         path: String,
         kind: String,
-        /// Why it failed, when the run continues anyway.
+        /// Error message, if the run continues despite the failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         /// Whether an earlier attempt of the run finished it.
         recalled: bool,
     },
     /// The stage of a plan changed.
-    StageChanged { plan_id: PlanId, stage: PlanStage },
+    StageChanged {
+        plan_id: PlanId,
+        stage: PlanStage,
+    },
     /// The strategy of a plan is complete.
-    Strategy { strategy: PlanStrategy },
-    /// A step of a plan starts.
+    Strategy {
+        strategy: PlanStrategy,
+    },
     PlanStepStarted {
         /// From 1.
         number: usize,
@@ -146,8 +153,9 @@ pub enum AgentEvent {
         summary: String,
         succeeded: bool,
     },
-    /// A validation starts.
-    ValidationStarted { name: String },
+    ValidationStarted {
+        name: String,
+    },
     /// A validation ended.
     ValidationFinished {
         name: String,
@@ -155,9 +163,14 @@ pub enum AgentEvent {
         message: String,
     },
     /// The output of a failed validation; follows [`Self::ValidationFinished`].
-    CheckFailed { plan_id: PlanId, check: FailedCheck },
+    CheckFailed {
+        plan_id: PlanId,
+        check: FailedCheck,
+    },
     /// A message for the user.
-    Note { text: String },
+    Note {
+        text: String,
+    },
     /// The usage of a plan so far.
     Usage {
         plan_id: PlanId,
@@ -170,7 +183,7 @@ pub enum AgentEvent {
     },
 }
 
-/// How a tool call ended.
+/// Outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCallStatus {

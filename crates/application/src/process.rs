@@ -20,7 +20,6 @@ use rustix::process::{Pid, test_kill_process};
 pub enum Liveness {
     /// It runs.
     Alive,
-    /// It is dead.
     Dead,
     /// It runs elsewhere, or the system does not report it.
     Unknown,

@@ -66,12 +66,11 @@ impl Services {
         EventService::new(self.engine())
     }
 
-    /// Which namespace events belong to.
+    /// Finds the namespaces of events.
     pub fn event_scope(&self) -> EventScope {
         EventScope::new(self.engine())
     }
 
-    /// Leases.
     pub fn leases(&self) -> LeaseService {
         LeaseService::new(self.engine())
     }

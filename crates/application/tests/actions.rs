@@ -68,7 +68,7 @@ fn shop(projects: &ProjectService, invariants: &[&str]) {
 }
 
 #[test]
-fn of_many_that_register_one_name_one_does_it() {
+fn concurrent_registrations_of_one_name_have_one_winner() {
     each(|actions, _, _| {
         let made = at_once(8, |_| create(actions, LINT, Register::New));
         assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
@@ -163,7 +163,7 @@ fn lists_are_narrowed_and_hold_what_cannot_be_read_any_more() {
 }
 
 #[test]
-fn an_invariant_needs_a_place_that_is_there_and_is_set_everywhere_or_nowhere() {
+fn an_invariant_needs_existing_targets_and_is_set_on_all_or_none() {
     each(|actions, invariants, projects| {
         create(actions, LINT, Register::New).expect("made");
         shop(projects, &[]);
@@ -215,7 +215,7 @@ fn an_invariant_needs_a_place_that_is_there_and_is_set_everywhere_or_nowhere() {
 }
 
 #[test]
-fn what_holds_comes_from_all_sources() {
+fn effective_invariants_come_from_all_sources() {
     each(|actions, invariants, projects| {
         create(actions, LINT, Register::New).expect("made");
         shop(projects, &["Never keep src", "shop only"]);

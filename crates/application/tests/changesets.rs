@@ -75,7 +75,7 @@ fn defect_7120_sixteen_threads_on_one_context_record_in_their_own_changesets() {
 }
 
 #[test]
-fn without_an_open_changeset_a_change_is_refused_in_the_agreed_words() {
+fn record_change_without_an_open_changeset_returns_the_agreed_message() {
     for database in TestDatabase::each() {
         let context = context(&database.open());
         let error = context
@@ -288,7 +288,7 @@ fn clones_of_a_context_are_one_and_other_contexts_are_apart() {
 }
 
 #[test]
-fn what_does_not_exist_is_said_to_be_missing() {
+fn missing_changesets_are_reported() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let plan = PlanId::generate();

@@ -12,7 +12,7 @@ use cleveragents_domain::{
     NewChange, Operation, Owner, Position, ProcessId, Timestamp, Ttl,
 };
 use cleveragents_process::Cancel;
-use cleveragents_store::leases::Displaceable;
+use cleveragents_store::leases::DisplaceableHolder;
 use cleveragents_store::{DatabaseUrl, Engine, EngineCache, Error, Options, events, leases};
 use cleveragents_testkit::{
     Child, TestDatabase, at_once, child_input, proof_size, send_line, wait_for_release,
@@ -46,7 +46,7 @@ fn take(engine: &Engine, owner: &Owner) -> Lease {
                 &subject(),
                 &owner,
                 Ttl::default(),
-                Displaceable::Nobody,
+                DisplaceableHolder::Nobody,
             )
         })
         .expect("answered")
@@ -60,7 +60,7 @@ fn expire(database: &TestDatabase) {
 
 /// A full disk is one possible reason.
 #[test]
-fn a_lease_that_could_not_be_given_back_is_free_for_who_had_it_and_for_nobody_else() {
+fn an_unreleased_lease_is_free_only_for_its_former_owner() {
     let database = TestDatabase::sqlite();
     let engine = database.open();
     let mine = service(&engine, current_owner());
@@ -182,28 +182,28 @@ fn one_process_wins(database: &TestDatabase, test: &str) -> u64 {
     for child in &mut children {
         child.release();
     }
-    let said: Vec<String> = children
+    let message: Vec<String> = children
         .iter_mut()
         .map(|child| child.read_line().expect("an answer"))
         .collect();
-    let winners: Vec<&String> = said
+    let winners: Vec<&String> = message
         .iter()
         .filter(|line| line.starts_with("won "))
         .collect();
     assert_eq!(
         winners.len(),
         1,
-        "exactly one wins on {}: {said:?}",
+        "exactly one wins on {}: {message:?}",
         database.kind
     );
     let mut words = winners[0].split(' ').skip(1);
     let token = words.next().expect("a token").parse().expect("a number");
     let owner = words.next().expect("an owner");
-    let losers = said
+    let losers = message
         .iter()
         .filter(|line| **line == format!("held {owner}"))
         .count();
-    assert_eq!(losers, 7, "each loser names the winner: {said:?}");
+    assert_eq!(losers, 7, "each loser names the winner: {message:?}");
     for child in children {
         child.finish();
     }
@@ -326,7 +326,7 @@ fn a_write_is_either_before_the_take_over_or_refused() {
                             &subject(),
                             &owner,
                             Ttl::default(),
-                            Displaceable::Expired(token),
+                            DisplaceableHolder::Expired(token),
                         )?;
                         let stored = cleveragents_store::changesets::get(unit, id)?;
                         Ok::<_, Error>((
@@ -669,7 +669,7 @@ fn a_renewal_moves_the_expiry_and_only_for_the_holder() {
 
 /// The same instants, written in time zones whose texts sort in reverse.
 #[test]
-fn defect_3951_expiry_is_judged_on_instants() {
+fn defect_3951_expiry_compares_instants() {
     let hour = |shift: i64| {
         let instant = Timestamp::now().plus_seconds(shift * 3600);
         (instant, instant.as_micros())

@@ -137,7 +137,7 @@ fn only_local_callers_may_leave_the_plan_out() {
     let missing = status(caller(&["acme=owner"])).expect_err("no plan is named");
     assert_eq!(missing.code(), Code::MalformedRequest);
     plan(&engine, "acme");
-    let several = status(Caller::local("ada")).expect_err("two plans go on");
+    let several = status(Caller::local("ada")).expect_err("two plans are unfinished");
     assert_eq!(several.code(), Code::AmbiguousPlan);
     // Only the one that waits can be approved.
     plans::strategized(&engine, own);

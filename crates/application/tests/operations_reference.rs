@@ -1,10 +1,11 @@
-//! `docs/reference/operations.md`: the reference of requests and responses, written from their types.
-//! `CLEVERAGENTS_WRITE_DOCS=1` writes it.
+//! `docs/reference/operations.md` and `events.md`: the reference of requests, responses and events, written from
+//! their types. `CLEVERAGENTS_WRITE_DOCS=1` writes them.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use cleveragents_application::{OperationEntry, operations};
+use cleveragents_domain::EventKind;
 use serde_json::Value;
 
 const HEAD: &str = "# Operations
@@ -108,13 +109,44 @@ fn the_reference_of_operations_is_up_to_date() {
     let text: String = std::iter::once(HEAD.to_owned())
         .chain(operations().map(section))
         .collect();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/operations.md");
+    check_page("operations.md", &text);
+}
+
+const EVENTS_HEAD: &str = "# Events
+
+The event log stores every event with the change that caused it. `GET /api/v1/events` streams it, `plan log` shows
+the events of a plan, and `audit list` the audited ones under the names of the last column. An event has `position`,
+`kind`, `subject` (the id of what it concerns), `namespace`, `payload` and `occurred_at`. The test
+`crates/application/tests/operations_reference.rs` writes this page from the code.
+
+| Kind | Meaning | Audited as |
+| --- | --- | --- |
+";
+
+#[test]
+fn the_reference_of_events_is_up_to_date() {
+    let mut text = EVENTS_HEAD.to_owned();
+    for kind in EventKind::ALL {
+        let meaning = kind.description().trim_end_matches('.');
+        let audited = kind
+            .audited()
+            .map_or_else(String::new, |name| format!("`{name}`"));
+        writeln!(text, "| `{kind}` | {meaning} | {audited} |").expect("a string grows");
+    }
+    check_page("events.md", &text);
+}
+
+/// Compares a page with what the code generates; writes it first when asked to.
+fn check_page(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/reference")
+        .join(name);
     if std::env::var_os("CLEVERAGENTS_WRITE_DOCS").is_some() {
-        std::fs::write(&file, &text).expect("the file is written");
+        std::fs::write(&file, text).expect("the file is written");
     }
     let documented = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         documented == text,
-        "docs/reference/operations.md is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it"
+        "docs/reference/{name} is out of date; CLEVERAGENTS_WRITE_DOCS=1 writes it"
     );
 }

@@ -161,12 +161,12 @@ fn defect_4064_plans_are_filtered_by_the_store() {
 }
 
 /// Counts the statements that go through it.
-struct Counting<'r> {
+struct CountingReader<'r> {
     inner: &'r mut dyn Reader,
     statements: usize,
 }
 
-impl Reader for Counting<'_> {
+impl Reader for CountingReader<'_> {
     fn dialect(&self) -> cleveragents_store::Dialect {
         self.inner.dialect()
     }
@@ -189,7 +189,7 @@ fn defect_6459_a_list_takes_as_many_statements_for_many_plans_as_for_one() {
     let statements = || {
         engine
             .read(|reader| {
-                let mut counting = Counting {
+                let mut counting = CountingReader {
                     inner: reader,
                     statements: 0,
                 };
@@ -216,7 +216,7 @@ fn defect_4063_a_tree_takes_as_many_statements_for_many_decisions_as_for_few() {
     let statements = || {
         engine
             .read(|reader| {
-                let mut counting = Counting {
+                let mut counting = CountingReader {
                     inner: reader,
                     statements: 0,
                 };
@@ -242,7 +242,7 @@ fn defect_4063_a_tree_takes_as_many_statements_for_many_decisions_as_for_few() {
 }
 
 #[test]
-fn the_status_tells_phases_steps_and_what_to_do() {
+fn the_status_reports_phases_steps_and_next_steps() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (queries, _folder) = queries(&engine);
@@ -321,16 +321,16 @@ fn decisions_are_drawn_explained_and_found() {
         });
         assert_eq!(whole.nodes.len(), 5);
 
-        let told = queries.explain(&made.invariant.to_string()).expect("told");
-        assert_eq!(told.impact.downstream_decisions, 1, "by its share only");
-        assert_eq!(told.impact.artifacts_produced, 1);
-        let told = queries.explain("p").expect("the root of the plan");
-        assert_eq!(told.decision.said.id, made.root);
-        assert_eq!(told.count, 5);
-        assert_eq!(told.impact.downstream_decisions, 3);
-        assert_eq!(told.impact.correction_impact, CorrectionImpact::Medium);
-        let told = queries.explain(&made.strategy.to_string()).expect("told");
-        let chosen: Vec<_> = told
+        let reported = queries.explain(&made.invariant.to_string()).expect("told");
+        assert_eq!(reported.impact.downstream_decisions, 1, "by its share only");
+        assert_eq!(reported.impact.artifacts_produced, 1);
+        let reported = queries.explain("p").expect("the root of the plan");
+        assert_eq!(reported.decision.said.id, made.root);
+        assert_eq!(reported.count, 5);
+        assert_eq!(reported.impact.downstream_decisions, 3);
+        assert_eq!(reported.impact.correction_impact, CorrectionImpact::Medium);
+        let reported = queries.explain(&made.strategy.to_string()).expect("told");
+        let chosen: Vec<_> = reported
             .alternatives
             .iter()
             .map(|one| (one.index, one.description.as_str(), one.chosen))
@@ -357,7 +357,7 @@ fn decisions_are_drawn_explained_and_found() {
 }
 
 #[test]
-fn the_log_is_read_on_without_gap_and_told_in_words() {
+fn the_log_continues_without_gaps_and_is_readable() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (queries, _folder) = queries(&engine);
@@ -405,7 +405,7 @@ fn the_log_is_read_on_without_gap_and_told_in_words() {
 }
 
 #[test]
-fn everything_that_went_wrong_is_listed_in_order() {
+fn failures_are_listed_in_order() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (queries, _folder) = queries(&engine);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cleveragents_application::{
     ActorService, ActorWorld, LinkRequest, NewProject, NewResource, ProjectError, ProjectService,
-    Register, ResourceFilter, ResourceService, Supplies,
+    ReferableNames, Register, ResourceFilter, ResourceService,
 };
 use cleveragents_domain::{Code, Diagnose as _, Project, ProjectRules};
 use cleveragents_testkit::{TestDatabase, at_once, plans};
@@ -70,7 +70,7 @@ fn aliases(project: &Project) -> Vec<&str> {
 
 /// Report 3628: an SQL update was built by string concatenation.
 #[test]
-fn defect_3628_texts_with_quotes_come_back_as_they_were() {
+fn defect_3628_texts_with_quotes_are_unchanged() {
     each(|database, projects, _| {
         let new = shop(vec![]);
         let made = projects.create(new.clone()).expect("made");
@@ -306,7 +306,7 @@ fn an_actor_of_a_plan_that_is_not_over_is_not_removed() {
         let engine = database.open();
         let actors = ActorService::new(std::sync::Arc::clone(&engine));
         let world = ActorWorld {
-            supplies: &Supplies::default(),
+            supplies: &ReferableNames::default(),
             is_model: &|name| name.starts_with("openai/"),
             variables: &|_| None,
         };
@@ -358,7 +358,7 @@ fn a_resource_is_unlinked_by_name_or_alias() {
 }
 
 #[test]
-fn of_racing_makers_of_one_project_one_succeeds() {
+fn concurrent_creations_of_one_project_have_one_winner() {
     each(|database, _, _| {
         let services: Vec<_> = (0..6)
             .map(|_| ProjectService::new(database.open()))

@@ -154,7 +154,7 @@ fn registering_again_finds_the_same_children_and_follows_the_files() {
 }
 
 #[test]
-fn a_child_that_is_gone_but_in_use_is_kept_and_told() {
+fn a_missing_child_in_use_is_kept_with_a_warning() {
     each(|database, service, base| {
         let path = folder(base, "site");
         std::fs::write(path.join(".devcontainer.json"), "{}").expect("a file");
@@ -185,7 +185,7 @@ fn link(resource: &str, alias: Option<&str>) -> LinkRequest {
 }
 
 #[test]
-fn what_a_type_needs_is_checked() {
+fn requirements_of_a_type_are_checked() {
     each(|_, service, base| {
         let path = repository(base, "api");
         let inside = folder(&path, "src");
@@ -684,7 +684,7 @@ fn types_keep_the_rules() {
 }
 
 #[test]
-fn a_type_of_ones_own_is_discovered_where_it_says() {
+fn a_custom_type_is_discovered_by_its_rules() {
     each(|_, service, base| {
         add_type(
             service,
@@ -903,7 +903,7 @@ fn racing_callers_get_one_resource_for_a_path() {
 }
 
 #[test]
-fn of_racing_registrations_of_one_name_one_succeeds() {
+fn concurrent_registrations_have_one_winner() {
     each(|database, _, base| {
         let services: Vec<_> = (0..6)
             .map(|_| ResourceService::new(database.open()))
@@ -927,7 +927,7 @@ fn of_racing_registrations_of_one_name_one_succeeds() {
 }
 
 #[test]
-fn looking_tells_what_is_there_now() {
+fn inspection_reports_the_current_state() {
     each(|_, service, base| {
         let path = repository(base, "api");
         add(service, "git-checkout", "api", &path);
@@ -998,9 +998,12 @@ fn the_type_in_the_documents_can_be_registered() {
         .map(|kind| &kind.name)
     {
         assert!(listed.find(name).is_some());
-        let is_told = document.contains(&format!("`{name}`"))
+        let is_reported = document.contains(&format!("`{name}`"))
             || !listed.find(name).expect("there").user_addable;
-        assert!(is_told, "{name} can be added and is not in the documents");
+        assert!(
+            is_reported,
+            "{name} can be added and is not in the documents"
+        );
     }
 }
 

@@ -88,7 +88,7 @@ fn files_of_a_file_tool_that_was_killed_are_not_taken_for_made_by_a_command() {
 }
 
 #[test]
-fn what_commands_changed_in_a_trial_that_died_is_rolled_back_and_not_recorded() {
+fn an_interrupted_trial_is_rolled_back_and_not_recorded() {
     use cleveragents_tools::ToolName;
     use cleveragents_tools::ports::{Attribution, Workspace as _};
     let database = TestDatabase::sqlite();

@@ -100,7 +100,7 @@ fn defect_5809_every_way_to_change_the_audit_is_found_out() {
 
 /// Removing the end and adjusting the head leaves a valid chain; only a stored head reveals it.
 #[test]
-fn an_end_that_was_cut_off_with_care_is_found_out_by_who_noted_the_head() {
+fn a_noted_head_detects_a_carefully_truncated_audit_log() {
     for database in TestDatabase::each() {
         let audit = unguarded(&database);
         let noted = audit.verify(None).expect("whole").head;

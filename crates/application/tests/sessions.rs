@@ -14,7 +14,7 @@ use cleveragents_domain::{
     Timestamp, TokenUsage, Tokens, Version,
 };
 use cleveragents_store::search::Scope;
-use cleveragents_store::sessions::{Expect, SessionFilter};
+use cleveragents_store::sessions::{ExpectedVersion, SessionFilter};
 use cleveragents_store::{DatabaseUrl, EngineCache, Options, ProgressCallback};
 use cleveragents_testkit::{
     Child, TestDatabase, at_once, child_input, proof_size, send_line, wait_for_release,
@@ -78,7 +78,7 @@ fn defect_7326_many_threads_appending_get_consecutive_numbers() {
         // Two engines, as two processes would have.
         let services = [service(&database), service(&database)];
         let id = create(&services[0]);
-        let told = at_once(THREADS, |thread| {
+        let received = at_once(THREADS, |thread| {
             (0..each)
                 .map(|number| {
                     let text = format!("{thread}/{number}");
@@ -89,7 +89,7 @@ fn defect_7326_many_threads_appending_get_consecutive_numbers() {
         });
         let stored = all_messages(&services[0], id);
         is_whole_and_in_order(&stored, THREADS, each);
-        for (sequence, text) in told.concat() {
+        for (sequence, text) in received.concat() {
             let index = usize::try_from(sequence).expect("small");
             assert_eq!(
                 stored[index].content, text,
@@ -130,13 +130,13 @@ fn defect_7326_many_processes_appending_get_consecutive_numbers() {
     for database in TestDatabase::each() {
         let service = service(&database);
         let id = create(&service);
-        let said = Child::race(
+        let printed = Child::race(
             processes,
             "defect_7326_many_processes_appending_get_consecutive_numbers",
             |writer| format!("{} {id} {writer} {each}", database.url),
         );
         is_whole_and_in_order(&all_messages(&service, id), processes, each);
-        let mut numbers: Vec<u64> = said
+        let mut numbers: Vec<u64> = printed
             .concat()
             .iter()
             .map(|line| line.parse().expect("a number"))
@@ -147,7 +147,7 @@ fn defect_7326_many_processes_appending_get_consecutive_numbers() {
 }
 
 #[test]
-fn what_was_acknowledged_before_a_kill_is_there_and_the_numbers_go_on() {
+fn acknowledged_messages_survive_a_kill_and_numbering_continues() {
     if let Some(input) = child_input() {
         return append_from_child(&input);
     }
@@ -157,13 +157,13 @@ fn what_was_acknowledged_before_a_kill_is_there_and_the_numbers_go_on() {
         let mut acknowledged: Vec<(u64, String)> = Vec::new();
         for round in 0..proof_size(4, 100) {
             let mut child = Child::start(
-                "what_was_acknowledged_before_a_kill_is_there_and_the_numbers_go_on",
+                "acknowledged_messages_survive_a_kill_and_numbering_continues",
                 &format!("{} {id} {round} 1000000", database.url),
             );
             assert_eq!(child.read_line().as_deref(), Some("ready"));
             child.release();
             for number in 0..3 + round * 7 % 23 {
-                let sequence = child.read_line().expect("it goes on until it is killed");
+                let sequence = child.read_line().expect("it runs until it is killed");
                 let sequence: u64 = sequence.parse().expect("a number");
                 acknowledged.push((sequence, format!("{round}/{number}")));
             }
@@ -179,7 +179,7 @@ fn what_was_acknowledged_before_a_kill_is_there_and_the_numbers_go_on() {
                 (0..stored.len() as u64).collect::<Vec<_>>(),
                 "no gap"
             );
-            let next = append(&service, id, "afterwards").expect("the next one goes on");
+            let next = append(&service, id, "afterwards").expect("the next append succeeds");
             // PostgreSQL may still be ending the killed client's last transaction.
             assert!(next >= stored.len() as u64 && next <= stored.len() as u64 + 1);
         }
@@ -357,7 +357,7 @@ fn a_batch_is_stored_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_refused_and_changes_nothing() {
+fn invalid_messages_are_refused_and_change_nothing() {
     let database = TestDatabase::sqlite();
     let service = SessionService::new(database.open(), 100);
     let id = create(&service);
@@ -472,9 +472,9 @@ fn documents() -> impl Strategy<Value = Value> {
     })
 }
 
-type Said = (Role, String, BTreeMap<String, Value>);
+type GeneratedMessage = (Role, String, BTreeMap<String, Value>);
 
-fn conversations() -> impl Strategy<Value = Vec<Said>> {
+fn conversations() -> impl Strategy<Value = Vec<GeneratedMessage>> {
     let role = prop_oneof![
         Just(Role::User),
         Just(Role::Assistant),
@@ -773,7 +773,7 @@ fn a_long_session_is_exported_of_one_moment_and_imported_whole() {
 }
 
 #[test]
-fn a_markdown_export_holds_what_was_said() {
+fn a_markdown_export_contains_all_messages() {
     for database in TestDatabase::each() {
         let service = service(&database);
         let name: SessionName = "pipes | in names".parse().expect("a name");
@@ -817,9 +817,9 @@ fn a_markdown_export_holds_what_was_said() {
 
 /// A full disk, a closed pipe.
 #[test]
-fn an_export_that_cannot_be_written_says_so() {
-    struct Full(usize);
-    impl std::io::Write for Full {
+fn an_unwritable_export_is_an_error() {
+    struct FullDisk(usize);
+    impl std::io::Write for FullDisk {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             if self.0 == 0 {
                 return Err(std::io::ErrorKind::StorageFull.into());
@@ -838,14 +838,14 @@ fn an_export_that_cannot_be_written_says_so() {
     append(&service, id, "hello").expect("stored");
     let whole = export(&service, id).len();
     for room in 0..whole {
-        let outcome = service.export_json(id, &mut Full(room), None);
+        let outcome = service.export_json(id, &mut FullDisk(room), None);
         assert!(
             matches!(outcome, Err(SessionError::Write(_))),
             "room for {room}: {outcome:?}"
         );
     }
     service
-        .export_json(id, &mut Full(whole), None)
+        .export_json(id, &mut FullDisk(whole), None)
         .expect("just enough room");
 }
 
@@ -1005,21 +1005,21 @@ fn a_session_is_renamed_and_deleted_and_then_gone() {
         append(&service, id, "hello").expect("stored");
         let name = |text: &str| text.parse::<SessionName>().expect("a name");
         let renamed = service
-            .rename(id, name("first"), Expect::Any)
+            .rename(id, name("first"), ExpectedVersion::Any)
             .expect("renamed");
         assert_eq!(
             (renamed.name, renamed.version),
             (Some(name("first")), Version(2))
         );
         let renamed = service
-            .rename(id, name("second"), Expect::Exactly(Version(2)))
+            .rename(id, name("second"), ExpectedVersion::Exactly(Version(2)))
             .expect("renamed");
         assert_eq!(
             (renamed.name, renamed.version),
             (Some(name("second")), Version(3))
         );
         let stale = service
-            .rename(id, name("third"), Expect::Exactly(Version(2)))
+            .rename(id, name("third"), ExpectedVersion::Exactly(Version(2)))
             .expect_err("stale");
         assert_eq!(stale.code(), Code::VersionConflict);
         assert_eq!(service.get(id).expect("there").name, Some(name("second")));
@@ -1029,9 +1029,11 @@ fn a_session_is_renamed_and_deleted_and_then_gone() {
         let outcomes = [
             service.get(id).map(drop),
             service.delete(id).map(drop),
-            service.rename(id, name("x"), Expect::Any).map(drop),
             service
-                .rename(id, name("x"), Expect::Exactly(Version(3)))
+                .rename(id, name("x"), ExpectedVersion::Any)
+                .map(drop),
+            service
+                .rename(id, name("x"), ExpectedVersion::Exactly(Version(3)))
                 .map(drop),
             append(&service, id, "x").map(drop),
             service.messages(id, Sequence(0), 1).map(drop),
@@ -1301,7 +1303,7 @@ fn a_list_shows_and_counts_what_may_be_seen() {
 
 /// A search brings the index up to date first, also when several start at once.
 #[test]
-fn a_search_finds_what_was_said_a_moment_ago() {
+fn a_search_finds_recent_messages() {
     for database in TestDatabase::each() {
         let services = [service(&database), service(&database)];
         let id = create(&services[0]);

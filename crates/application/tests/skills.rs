@@ -133,7 +133,7 @@ fn defect_2579_includes_in_a_circle_are_refused_when_they_are_added() {
 }
 
 #[test]
-fn what_others_need_is_neither_removed_nor_broken() {
+fn skills_in_use_cannot_be_removed_or_broken() {
     each(|desk| {
         let below = desk.file(
             "b.yaml",
@@ -204,18 +204,27 @@ fn defect_7487_a_failed_refresh_leaves_what_was_there() {
             "name: local/a\ndescription: d\ntools: [builtin/shell]\n",
         );
         desk.add(&source, Register::New).expect("added");
-        let told = |name| {
-            let told = desk.service.refresh(name, &nothing).expect("refreshed");
-            let failed = told.failed.iter().map(|(name, _)| name.clone()).collect();
-            let skipped = told.skipped.iter().map(|(name, _)| name.clone()).collect();
-            [told.refreshed, told.unchanged, failed, skipped].map(|names: Vec<String>| names.len())
+        let reported = |name| {
+            let reported = desk.service.refresh(name, &nothing).expect("refreshed");
+            let failed = reported
+                .failed
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect();
+            let skipped = reported
+                .skipped
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect();
+            [reported.refreshed, reported.unchanged, failed, skipped]
+                .map(|names: Vec<String>| names.len())
         };
-        assert_eq!(told(None), [0, 1, 0, 0]);
+        assert_eq!(reported(None), [0, 1, 0, 0]);
         desk.file(
             "a.yaml",
             "name: local/a\ndescription: d\ntools: [builtin/none-such]\n",
         );
-        assert_eq!(told(Some("a")), [0, 0, 1, 0]);
+        assert_eq!(reported(Some("a")), [0, 0, 1, 0]);
         assert_eq!(
             desk.service
                 .flat("a", &nothing)
@@ -228,7 +237,7 @@ fn defect_7487_a_failed_refresh_leaves_what_was_there() {
             "a.yaml",
             "name: local/a\ndescription: d\nbuiltins: [{group: git}]\n",
         );
-        assert_eq!(told(None), [1, 0, 0, 0]);
+        assert_eq!(reported(None), [1, 0, 0, 0]);
         assert!(desk.service.flat("a", &nothing).expect("new").tools.len() > 1);
     });
 }
@@ -242,9 +251,13 @@ fn defect_4814_what_could_not_be_looked_at_is_not_called_refreshed() {
         );
         desk.add(&source, Register::New).expect("added");
         std::fs::remove_file(desk.path("a.yaml")).expect("removed");
-        let told = desk.service.refresh(None, &nothing).expect("refreshed");
-        assert_eq!(told.skipped.len(), 1);
-        assert!(told.refreshed.is_empty() && told.unchanged.is_empty() && told.failed.is_empty());
+        let reported = desk.service.refresh(None, &nothing).expect("refreshed");
+        assert_eq!(reported.skipped.len(), 1);
+        assert!(
+            reported.refreshed.is_empty()
+                && reported.unchanged.is_empty()
+                && reported.failed.is_empty()
+        );
         assert_eq!(desk.names(), ["local/a"]);
     });
 }
@@ -302,15 +315,15 @@ fn models_are_equipped_with_what_skills_hold() {
         let names = ["a".to_owned(), "drawing".to_owned()];
         let equipped = desk
             .service
-            .equip(&names, &all, &nothing)
+            .assemble_tools(&names, &all, &nothing)
             .expect("equipped");
-        let told = |name: &str| {
+        let reported = |name: &str| {
             let names = equipped.tools(name).expect("a skill");
             names.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(told("local/a"), ["builtin/shell", "local/a-1"]);
+        assert_eq!(reported("local/a"), ["builtin/shell", "local/a-1"]);
         assert_eq!(
-            told("drawing"),
+            reported("drawing"),
             ["skill/activate", "skill/read", "skill/run"]
         );
         for name in ["local/a-1", "skill/run", "builtin/file-read"] {
@@ -324,7 +337,9 @@ fn models_are_equipped_with_what_skills_hold() {
                 .contains("- drawing: Does drawing.")
         );
         assert_eq!(equipped.announcement(Some(&names[..1])), "");
-        let missing = desk.service.equip(&["darwing".to_owned()], &all, &nothing);
+        let missing = desk
+            .service
+            .assemble_tools(&["darwing".to_owned()], &all, &nothing);
         assert_eq!(code(missing), Code::SkillNotFound);
     });
 }

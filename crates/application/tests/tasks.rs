@@ -14,7 +14,7 @@ use cleveragents_domain::{
     LeaseSubject, NewMessage, PlanId, Role as MessageRole, SessionId, TaskId, TaskKind, TaskState,
     Timestamp, Ttl, TurnId,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::{Engine, messages, turns};
 use cleveragents_testkit::{TestDatabase, at_once};
 use serde_json::{Map, json};
@@ -175,7 +175,7 @@ fn chunks_of_an_artifact_become_one_text() {
 }
 
 #[test]
-fn only_its_own_server_changes_a_task_and_nobody_after_its_end() {
+fn only_its_own_server_changes_a_task_and_only_before_its_end() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let id = create(&tasks, "hello").record.id;
@@ -246,7 +246,7 @@ fn a_reply_goes_to_a_task_that_waits_for_one() {
 }
 
 #[test]
-fn settled_tasks_are_told_from_open_ones() {
+fn finished_tasks_differ_from_open_ones() {
     for database in TestDatabase::each() {
         let tasks = tasks(&database.open());
         let id = create(&tasks, "hello").record.id;
@@ -339,11 +339,11 @@ fn one_server_takes_over_what_a_dead_one_left() {
     }
 }
 
-fn say(engine: &Engine, session: SessionId, role: MessageRole, text: &str) {
+fn append_message(engine: &Engine, session: SessionId, role: MessageRole, text: &str) {
     let message = NewMessage::new(role, text.to_owned(), Map::new(), 1_000).expect("a message");
     let message = AppendedMessage::from(message);
     engine
-        .write(move |unit| messages::append(unit, session, [&message], Announce::Each))
+        .write(move |unit| messages::append(unit, session, [&message], AppendEvents::Each))
         .expect("stored")
         .expect("a session");
 }
@@ -363,9 +363,9 @@ fn a_turn_begins_where_a_dead_server_left_it() {
         let (start, session) = begin(true);
         assert_eq!(start, TurnStart::New);
         assert_eq!(begin(false).0, TurnStart::New, "it had no result");
-        say(&engine, session, MessageRole::User, "hello");
+        append_message(&engine, session, MessageRole::User, "hello");
         assert_eq!(begin(false).0, TurnStart::Resume, "it is not asked twice");
-        say(&engine, session, MessageRole::Assistant, "hi");
+        append_message(&engine, session, MessageRole::Assistant, "hi");
         assert_eq!(begin(false).0, TurnStart::Answered("hi".to_owned()));
         assert_eq!(begin(true).0, TurnStart::New, "this is another turn");
         let turn = TurnId::generate();

@@ -15,14 +15,14 @@ use crate::commands;
 use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
 use crate::logging::{self, Logs};
-use crate::output::{CommandError, Format, Printer, Report, Surface, Timing, choose};
-use crate::remote::{Connection, Place};
+use crate::output::{CommandError, Format, Printer, Report, StandardStreams, Timing, choose};
+use crate::remote::{CommandMachine, Connection};
 
 /// Runs the program and returns its exit code.
 pub fn run(arguments: &[OsString]) -> u8 {
     let timing = Timing::start();
     let environment = Environment::of_process();
-    let surface = Surface::detect(&environment);
+    let surface = StandardStreams::detect(&environment);
     let parsed =
         match Arguments::try_parse_from(arguments).and_then(Arguments::with_trailing_options) {
             Ok(parsed) => parsed,
@@ -47,7 +47,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
 fn execute(
     parsed: Arguments,
     environment: Environment,
-    surface: &Surface,
+    surface: &StandardStreams,
     printer: &mut Printer,
 ) -> Result<Option<Report>, CommandError> {
     if parsed.asks_for_markdown() && !matches!(parsed.command, Command::Session(Session::Export(_)))
@@ -201,8 +201,8 @@ fn dispatch(
     }
     context.connection = Connection::configured(context)?;
     match crate::remote::place_of(context, commands::name(&parsed.command))? {
-        Place::Server => commands::run(context, parsed.command, is_markdown),
-        Place::Here(note) => {
+        CommandMachine::Server => commands::run(context, parsed.command, is_markdown),
+        CommandMachine::Here(note) => {
             context.connection = None;
             let report = commands::run(context, parsed.command, is_markdown)?;
             Ok(match note {
@@ -271,7 +271,7 @@ fn finish(
         Ok(()) => code,
         Err(error) => {
             // The result could not be printed: the command fails in any case.
-            let _told = writeln!(
+            let _sent = writeln!(
                 err,
                 "error[{}]: the result cannot be written: {error}",
                 Code::FileAccess.as_str()
@@ -294,7 +294,7 @@ fn usage(
     error: &clap::Error,
     arguments: &[OsString],
     environment: &Environment,
-    surface: &Surface,
+    surface: &StandardStreams,
     timing: Timing,
 ) -> u8 {
     match error.kind() {

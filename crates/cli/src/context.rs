@@ -268,7 +268,7 @@ impl Context {
         })?)
     }
 
-    /// How MCP servers are started on this machine.
+    /// Settings of MCP servers started on this machine.
     pub(crate) fn mcp_server_options(&self) -> McpOptions {
         let folder = self.environment.working_folder();
         mcp_server_options(

@@ -14,6 +14,8 @@ mod commands;
 mod context;
 mod logging;
 mod process_configuration;
+#[cfg(test)]
+mod reference;
 mod remote;
 mod serve;
 

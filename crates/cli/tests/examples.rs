@@ -235,8 +235,8 @@ fn the_commands_of_the_tutorial_about_plans_run() {
     assert_eq!(answer.code, Some(0), "{answer:?}");
     // The plan fails its test, waits for approval, fixes the code, and finally the test passes in
     // the user's folder.
-    for said in ["the test fails", "it needs you", "ok: a price"] {
-        assert!(answer.out.contains(said), "`{said}`: {answer:?}");
+    for reported in ["the test fails", "it needs you", "ok: a price"] {
+        assert!(answer.out.contains(reported), "`{reported}`: {answer:?}");
     }
     let code = std::fs::read_to_string(agents.cwd().join("shop/price.sh")).expect("a file");
     assert!(code.contains("9 / 10"), "{code}");

@@ -18,7 +18,7 @@ fn rounds() -> usize {
     proof_size(10, 100)
 }
 
-/// How a stream is fed.
+/// Source of a stream.
 #[derive(Debug, Clone, Copy)]
 enum Feed {
     /// As fast as it is read.
@@ -27,7 +27,7 @@ enum Feed {
     OneByOne,
 }
 
-/// When a stream is killed.
+/// Moment at which a stream is killed.
 #[derive(Debug, Clone, Copy)]
 enum Instant {
     /// A duration after its start, perhaps before it has done anything.
@@ -51,7 +51,7 @@ fn killed_stream(
         .expect("the program starts");
     let mut input = child.stdin.take().expect("a pipe");
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
-    let (acknowledged, heard) = std::sync::mpsc::channel();
+    let (acknowledged, received) = std::sync::mpsc::channel();
     let (spoke, first) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let line = &line;
@@ -61,26 +61,26 @@ fn killed_stream(
                 if input.write_all(text.as_bytes()).is_err() {
                     return;
                 }
-                if matches!(feed, Feed::OneByOne) && heard.recv().is_err() {
+                if matches!(feed, Feed::OneByOne) && received.recv().is_err() {
                     return;
                 }
             }
         });
         let reader = scope.spawn(move || {
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             let mut text = String::new();
             while output.read_line(&mut text).is_ok_and(|bytes| bytes > 0) {
                 // The last line may be incomplete: then it acknowledges nothing.
                 if let Some(whole) = text.strip_suffix('\n') {
                     let ack: Value = serde_json::from_str(whole).expect("one document a line");
                     let id = ack["message_id"].as_str().expect("an id").to_owned();
-                    told.push((ack["sequence"].as_u64().expect("a number"), id));
+                    reported.push((ack["sequence"].as_u64().expect("a number"), id));
                     // A feeder that floods, or the killer, may not read to the end.
-                    let _heard = (acknowledged.send(()), spoke.send(()));
+                    let _received = (acknowledged.send(()), spoke.send(()));
                 }
                 text.clear();
             }
-            told
+            reported
         });
         match instant {
             Instant::AfterStart(pause) => std::thread::sleep(pause),
@@ -110,7 +110,7 @@ fn a_killed_stream_keeps_acknowledged_messages_and_no_partial_ones() {
                 _ => Instant::AfterStart(pause),
             };
             let line = |index: usize| format!("round {round} line {index}");
-            let told = killed_stream(&agents, &session, feed, instant, line);
+            let reported = killed_stream(&agents, &session, feed, instant, line);
             // The next append works and follows without a gap; on a server it also waits for the
             // work of the killed client.
             let next = agents.data(&["session", "append", &session, &format!("after {round}")]);
@@ -129,10 +129,10 @@ fn a_killed_stream_keeps_acknowledged_messages_and_no_partial_ones() {
                 );
             }
             assert!(
-                told.len() <= of_round.len(),
+                reported.len() <= of_round.len(),
                 "{here}: nothing acknowledged is lost"
             );
-            for ((number, id), message) in told.iter().zip(of_round) {
+            for ((number, id), message) in reported.iter().zip(of_round) {
                 assert_eq!(message["sequence"], *number, "{here}: as acknowledged");
                 assert_eq!(
                     message["message_id"],
@@ -141,8 +141,8 @@ fn a_killed_stream_keeps_acknowledged_messages_and_no_partial_ones() {
                 );
             }
             agents.assert_sound();
-            acknowledged += told.len();
-            unacknowledged += of_round.len() - told.len();
+            acknowledged += reported.len();
+            unacknowledged += of_round.len() - reported.len();
             stored += messages.len();
         }
         assert_eq!(agents.contents(&session).len(), stored, "no number twice");

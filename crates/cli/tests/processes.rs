@@ -81,7 +81,7 @@ fn defect_7326_appends_of_many_processes_are_numbered_without_gap_or_duplicate()
     let (writers, each) = (proof_size(8, 32), proof_size(10, 100));
     for (kind, _database, agents) in homes() {
         let session = agents.create_session();
-        let told: Vec<Vec<u64>> = at_once(writers, |writer| {
+        let printed: Vec<Vec<u64>> = at_once(writers, |writer| {
             (0..each)
                 .map(|index| {
                     let text = content(writer, index);
@@ -90,7 +90,7 @@ fn defect_7326_appends_of_many_processes_are_numbered_without_gap_or_duplicate()
                 })
                 .collect()
         });
-        assert_numbered(kind, &agents, &session, &told);
+        assert_numbered(kind, &agents, &session, &printed);
     }
 }
 
@@ -100,7 +100,7 @@ fn defect_7326_streams_of_many_processes_are_numbered_without_gap_or_duplicate()
     let (writers, each) = (proof_size(8, 32), proof_size(50, 500));
     for (kind, _database, agents) in homes() {
         let session = agents.create_session();
-        let told: Vec<Vec<u64>> = at_once(writers, |writer| {
+        let printed: Vec<Vec<u64>> = at_once(writers, |writer| {
             let lines: String = (0..each)
                 .map(|index| {
                     serde_json::json!({"content": content(writer, index)}).to_string() + "\n"
@@ -127,7 +127,7 @@ fn defect_7326_streams_of_many_processes_are_numbered_without_gap_or_duplicate()
                     .collect()
             })
         });
-        assert_numbered(kind, &agents, &session, &told);
+        assert_numbered(kind, &agents, &session, &printed);
     }
 }
 
@@ -137,15 +137,15 @@ fn content(writer: usize, index: usize) -> String {
 
 /// The messages are numbered 0, 1, 2…; each is the one that its writer received, once; and the
 /// numbers of a writer increase.
-fn assert_numbered(kind: &str, agents: &Agents, session: &str, told: &[Vec<u64>]) {
+fn assert_numbered(kind: &str, agents: &Agents, session: &str, printed: &[Vec<u64>]) {
     let contents = agents.contents(session);
-    let whole: usize = told.iter().map(Vec::len).sum();
+    let whole: usize = printed.iter().map(Vec::len).sum();
     assert_eq!(
         contents.len(),
         whole,
         "{kind}: as many as were acknowledged"
     );
-    for (writer, numbers) in told.iter().enumerate() {
+    for (writer, numbers) in printed.iter().enumerate() {
         assert!(
             numbers.is_sorted(),
             "{kind}: writer {writer} kept its order"
@@ -162,7 +162,7 @@ fn assert_numbered(kind: &str, agents: &Agents, session: &str, told: &[Vec<u64>]
     agents.assert_sound();
     println!(
         "{kind}: {whole} messages of {} writers, numbered 0..{}",
-        told.len(),
+        printed.len(),
         whole - 1
     );
 }

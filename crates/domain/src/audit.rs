@@ -48,7 +48,6 @@ pub struct NewAuditEntry {
 pub struct AuditEntry {
     /// Number, from 1 without gaps.
     pub number: u64,
-    /// Entry id.
     pub entry_id: AuditEntryId,
     /// Kind of the action.
     pub kind: String,

@@ -43,7 +43,6 @@ pub enum Operation {
     },
     /// The path changed, possibly with the content.
     Rename {
-        /// New path.
         new_path: String,
         /// File before.
         before: FileState,

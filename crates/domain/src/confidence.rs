@@ -176,7 +176,7 @@ fn risk(inputs: &ConfidenceInputs) -> Factor {
         + 0.25 * decisions.unwrap_or(UNKNOWN)
         + 0.2 * reach.unwrap_or(UNKNOWN)
         + 0.2 * watched;
-    let told = [
+    let reported = [
         own.map_or_else(
             || "its own risk is not known".to_owned(),
             |risk| format!("it puts its own risk at {risk:.2}"),
@@ -195,7 +195,7 @@ fn risk(inputs: &ConfidenceInputs) -> Factor {
         name: FactorName::RiskAssessment,
         value,
         weight: 0.35,
-        explanation: told.join("; "),
+        explanation: reported.join("; "),
     }
 }
 
@@ -206,8 +206,8 @@ fn invariants(inputs: &ConfidenceInputs) -> Factor {
         ..
     } = *inputs;
     let (value, explanation) = if unresolved > 0 {
-        let told = format!("pairs of invariants that contradict each other: {unresolved}");
-        (0.0, told)
+        let reported = format!("pairs of invariants that contradict each other: {unresolved}");
+        (0.0, reported)
     } else {
         let value = HALF_INVARIANTS / (HALF_INVARIANTS + real(invariants));
         (value, format!("invariants to keep: {invariants}"))
@@ -231,7 +231,7 @@ mod tests {
 
     /// Without facts a plan starts in the middle; a record of successes raises its score.
     #[test]
-    fn what_is_known_moves_the_score() {
+    fn factors_change_the_score() {
         let nothing = ConfidenceInputs::default();
         assert!((0.4..0.6).contains(&score(nothing)), "{}", score(nothing));
         let proven = ConfidenceInputs {

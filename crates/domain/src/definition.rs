@@ -16,7 +16,7 @@ pub enum DefinitionKind {
     Action,
     /// A model with instructions, a tool, or a graph of them.
     Actor,
-    /// How much plans do without asking.
+    /// Approvals that plans need.
     AutomationProfile,
     /// A server that implements the Model Context Protocol.
     McpServer,
@@ -211,9 +211,9 @@ pub struct DefinitionFileError {
     pub line: u64,
     /// In characters, from 1.
     pub column: u64,
-    /// Why the definition is invalid.
+    /// Reason why the definition is invalid.
     pub message: String,
-    /// How to fix it.
+    /// Suggested fix.
     pub fix: Hint,
     code: Code,
     /// The lines around the error, with a mark at the column. Empty if the text is not available.

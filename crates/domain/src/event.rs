@@ -29,10 +29,10 @@ use crate::Timestamp;
 pub struct Position(pub u64);
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal;)+) => {
+    ($(#[doc = $description:literal] $variant:ident = $text:literal;)+) => {
         /// Kind of an event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum EventKind { $($(#[$doc])* $variant,)+ }
+        pub enum EventKind { $(#[doc = $description] $variant,)+ }
 
         impl EventKind {
             /// All kinds.
@@ -41,6 +41,11 @@ macro_rules! kinds {
             /// Stored and printed name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
+            }
+
+            /// Description of the event in one sentence, for the reference.
+            pub const fn description(self) -> &'static str {
+                match self { $(Self::$variant => $description.trim_ascii(),)+ }
             }
         }
     };

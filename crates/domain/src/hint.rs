@@ -40,7 +40,6 @@ pub struct Suggestion {
 pub enum ArgumentValue {
     /// A switch.
     Flag(bool),
-    /// A text.
     Text(String),
     /// A value that only the caller knows.
     Placeholder {

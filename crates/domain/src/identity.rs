@@ -135,7 +135,6 @@ words! { Scope;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
-    /// Read.
     Read,
     /// Create, change or run something.
     Write,
@@ -224,11 +223,11 @@ impl FromStr for Grant {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     identity: String,
-    reach: Reach,
+    reach: CallerAccess,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Reach {
+enum CallerAccess {
     Everything,
     Granted {
         grants: Vec<Grant>,
@@ -241,7 +240,7 @@ impl Caller {
     pub fn local(identity: impl Into<String>) -> Self {
         Self {
             identity: identity.into(),
-            reach: Reach::Everything,
+            reach: CallerAccess::Everything,
         }
     }
 
@@ -253,7 +252,7 @@ impl Caller {
     ) -> Self {
         Self {
             identity: identity.into(),
-            reach: Reach::Granted { grants, scopes },
+            reach: CallerAccess::Granted { grants, scopes },
         }
     }
 
@@ -265,8 +264,8 @@ impl Caller {
     /// Grants of a token; empty for the local user, who needs none.
     pub fn grants(&self) -> &[Grant] {
         match &self.reach {
-            Reach::Everything => &[],
-            Reach::Granted { grants, .. } => grants,
+            CallerAccess::Everything => &[],
+            CallerAccess::Granted { grants, .. } => grants,
         }
     }
 
@@ -276,21 +275,21 @@ impl Caller {
             .iter()
             .copied()
             .filter(|scope| match &self.reach {
-                Reach::Everything => true,
-                Reach::Granted { scopes, .. } => scopes.contains(scope),
+                CallerAccess::Everything => true,
+                CallerAccess::Granted { scopes, .. } => scopes.contains(scope),
             })
     }
 
     /// Whether it is the local user.
     pub const fn is_local(&self) -> bool {
-        matches!(self.reach, Reach::Everything)
+        matches!(self.reach, CallerAccess::Everything)
     }
 
     /// Whether an operation in a namespace is permitted.
     pub fn may(&self, scope: Scope, permission: Permission, namespace: &str) -> bool {
         match &self.reach {
-            Reach::Everything => true,
-            Reach::Granted { grants, scopes } => {
+            CallerAccess::Everything => true,
+            CallerAccess::Granted { grants, scopes } => {
                 scopes.contains(&scope)
                     && grants
                         .iter()
@@ -303,8 +302,8 @@ impl Caller {
     /// require.
     pub fn may_everywhere(&self, scope: Scope, permission: Permission) -> bool {
         match &self.reach {
-            Reach::Everything => true,
-            Reach::Granted { grants, scopes } => {
+            CallerAccess::Everything => true,
+            CallerAccess::Granted { grants, scopes } => {
                 scopes.contains(&scope)
                     && grants.iter().any(|grant| {
                         grant.namespace == EVERY_NAMESPACE && grant.role.permits(permission)
@@ -316,11 +315,11 @@ impl Caller {
     /// Namespaces in which an operation is permitted.
     pub fn reach(&self, scope: Scope, permission: Permission) -> Namespaces {
         match &self.reach {
-            Reach::Everything => Namespaces::All,
-            Reach::Granted { .. } if self.may_everywhere(scope, permission) => {
+            CallerAccess::Everything => Namespaces::All,
+            CallerAccess::Granted { .. } if self.may_everywhere(scope, permission) => {
                 Namespaces::AllButLocal
             }
-            Reach::Granted { grants, scopes } => Namespaces::Only(
+            CallerAccess::Granted { grants, scopes } => Namespaces::Only(
                 grants
                     .iter()
                     .filter(|grant| scopes.contains(&scope) && grant.role.permits(permission))
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_grants_say_what_is_wrong() {
+    fn invalid_grants_report_the_reason() {
         assert!(matches!("acme".parse::<Grant>(), Err(GrantError::Form(_))));
         assert!(matches!(
             "acme=king".parse::<Grant>(),

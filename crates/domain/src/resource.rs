@@ -128,7 +128,6 @@ pub struct Resource {
     pub id: ResourceId,
     /// Name, unique among resources.
     pub name: ResourceName,
-    /// Name of its type.
     pub type_name: TypeName,
     /// Argument values of its type.
     pub properties: Properties,

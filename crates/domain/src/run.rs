@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use crate::{RunId, Timestamp, TokenUsage};
 
-/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
@@ -17,7 +16,6 @@ pub enum RunState {
     Complete,
     /// It ended without a result.
     Failed,
-    /// It was cancelled.
     Cancelled,
 }
 
@@ -71,7 +69,6 @@ pub struct Run {
     pub result: Option<Value>,
     /// Error message, or reason of the wait.
     pub error: Option<String>,
-    /// Error code of that.
     pub error_code: Option<String>,
     /// Tokens and cost, up to the last stop.
     pub usage: TokenUsage,

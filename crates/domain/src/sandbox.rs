@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_stays_over() {
+    fn finished_sandboxes_stay_finished() {
         use SandboxState::{Active, Applied, Applying, Creating, Discarded, Discarding};
         let all = [Creating, Active, Applying, Applied, Discarding, Discarded];
         for state in all {

@@ -25,7 +25,6 @@ pub enum SearchQueryError {
     /// It has no letter and no digit.
     #[error("the query `{0}` contains no word to search for")]
     Empty(String),
-    /// It is too long.
     #[error(transparent)]
     TooLong(#[from] FilterTooLong),
 }
@@ -88,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn words_phrases_and_prefixes_are_told_apart() {
+    fn words_phrases_and_prefixes_are_parsed() {
         let query = SearchQuery::parse(r#"race "engine cache" mess* don't"#).expect("a query");
         let shape: Vec<_> = query
             .terms()
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn punctuation_alone_is_no_query() {
+    fn punctuation_alone_is_not_a_query() {
         for text in ["", "  ", "\"\"", "* ( ) \" OR:"] {
             assert_eq!(
                 SearchQuery::parse(text).is_err(),

@@ -67,12 +67,10 @@ impl TaskState {
     }
 }
 
-/// Kind of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskKind {
     /// A turn of a conversation.
     Turn,
-    /// A plan.
     Plan,
 }
 

@@ -36,7 +36,6 @@ impl TreePath {
         Self::from_bytes([&self.0, b"/".as_slice(), name].concat())
     }
 
-    /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -164,7 +163,7 @@ mod tests {
         }
 
         #[test]
-        fn what_lies_within_follows_its_folder(
+        fn contents_follow_their_folder(
             folder in "[a-c!-]{1,3}", name in "[a-c!]{1,3}", other in "[a-c!-]{1,4}",
         ) {
             let folder: TreePath = folder.parse().expect("a path");

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{SessionId, Timestamp, TurnId};
 
-/// State of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnState {

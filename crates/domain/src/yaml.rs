@@ -139,7 +139,7 @@ const WORDS: &[(&str, &str, &str)] = &[
 
 /// A parser message in plain words, with the most similar valid word and a fix.
 fn reworded(message: &str) -> (String, Option<String>, Option<Hint>) {
-    for (kind, told) in [
+    for (kind, received) in [
         ("field", "there is no field"),
         ("variant", "there is no value"),
     ] {
@@ -156,7 +156,7 @@ fn reworded(message: &str) -> (String, Option<String>, Option<Hint>) {
             let fix = nearest
                 .is_none()
                 .then(|| hint!("it can be: {}", known.join(", ")));
-            return (format!("{told} `{word}`"), nearest, fix);
+            return (format!("{received} `{word}`"), nearest, fix);
         }
     }
     if let Some(field) = message
@@ -170,8 +170,8 @@ fn reworded(message: &str) -> (String, Option<String>, Option<Hint>) {
     if let Some((_, rest)) = message.split_once("duplicate field `") {
         let field = rest.split('`').next().unwrap_or(rest);
         let fix = "leave one of them out".into();
-        let told = format!("the field `{field}` occurs twice, under two of its names");
-        return (told, None, Some(fix));
+        let received = format!("the field `{field}` occurs twice, under two of its names");
+        return (received, None, Some(fix));
     }
     if let Some((_, rest)) = message.split_once("duplicate mapping key: ") {
         let field = rest.split(", set ").next().unwrap_or(rest);
@@ -179,7 +179,7 @@ fn reworded(message: &str) -> (String, Option<String>, Option<Hint>) {
         return (format!("the field `{field}` occurs twice"), None, Some(fix));
     }
     match WORDS.iter().find(|(theirs, ..)| message.contains(theirs)) {
-        Some((_, told, fix)) => ((*told).to_owned(), None, Some((*fix).into())),
+        Some((_, received, fix)) => ((*received).to_owned(), None, Some((*fix).into())),
         None => (message.to_owned(), None, None),
     }
 }
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parser_says_is_put_into_words_of_ours() {
+    fn parser_errors_are_reworded() {
         for (text, message, fix) in [
             (
                 "name: a\nname: b\n",

@@ -14,7 +14,7 @@ use cleveragents_mcp::{
 use cleveragents_tools::{CallOutcome, FailureKind, Source};
 use reqwest::Url;
 use serde_json::{Map, Value, json};
-use support::Desk;
+use support::GateFixture;
 
 /// URL of the client metadata document that the suite accepts.
 const METADATA: &str = "https://conformance-test.local/client-metadata.json";
@@ -50,7 +50,7 @@ fn run(url: &str) -> Result<(), McpError> {
     let servers = Servers::new(options.clone()).expect("a runtime");
     servers.add(definition.clone(), None)?;
     signing_in(&servers, || servers.connect("suite").map(drop))?;
-    let desk = Desk::new(&servers.offer(), None).answering(&[""; 64]);
+    let desk = GateFixture::new(&servers.offer(), None).answering(&[""; 64]);
     for (tool, arguments) in calls(&desk) {
         signing_in(&servers, || match desk.call(&tool, &arguments) {
             CallOutcome::Failed(failed) if failed.kind == FailureKind::HumanNeeded => {
@@ -82,7 +82,7 @@ fn signing_in(
 }
 
 /// The calls to make: those that the suite specifies, or every tool.
-fn calls(desk: &Desk) -> Vec<(String, Value)> {
+fn calls(desk: &GateFixture) -> Vec<(String, Value)> {
     let tools = desk.gate.registry().list();
     let tools = tools.filter(|tool| tool.source == Source::Mcp && tool.name.namespace() != "mcp");
     let all: Vec<_> = tools

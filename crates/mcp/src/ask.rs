@@ -1,4 +1,4 @@
-//! Synchronous requests to a server: [`Server::ask`], and the [`Asker`] that makes them.
+//! Synchronous requests to a server: [`Server::ask`], and the [`RequestCaller`] that makes them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use cleveragents_tools::ports::WorkspaceFolders;
 use rmcp::service::ServiceError;
 
-use crate::callers::{CALLER, Event};
+use crate::callers::{CALLER, CallerEvent};
+use crate::connection::ServerConnection;
 use crate::definition::Transport;
 use crate::error::McpError;
-use crate::link::Link;
 use crate::server::Server;
 
 /// Poll interval at which a waiting caller checks for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Why a request was abandoned.
+/// Reason of an abandoned request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum AskError {
     /// The caller cancelled it.
@@ -33,7 +33,7 @@ impl From<McpError> for AskError {
 }
 
 /// A caller of a server, as [`Server::ask`] needs it.
-pub(crate) trait Asker {
+pub(crate) trait RequestCaller {
     /// Remaining time for the answer.
     fn time_left(&self) -> Duration;
     /// Whether the caller cancelled the request.
@@ -49,14 +49,14 @@ pub(crate) trait Asker {
 /// Cause of a failed request.
 pub(crate) enum RequestError {
     /// The request was not sent.
-    Here(McpError),
+    NotSent(McpError),
     /// The server or the connection failed.
-    There(ServiceError),
+    Exchange(ServiceError),
 }
 
 impl From<ServiceError> for RequestError {
     fn from(error: ServiceError) -> Self {
-        Self::There(error)
+        Self::Exchange(error)
     }
 }
 
@@ -65,15 +65,15 @@ impl Server {
     /// that arrive meanwhile. `request` is called with the connection.
     pub(crate) fn ask<T, F, R>(
         self: &Arc<Self>,
-        asker: &mut dyn Asker,
+        caller: &mut dyn RequestCaller,
         request: F,
     ) -> Result<T, AskError>
     where
         T: Send + 'static,
-        F: FnOnce(Arc<Self>, Arc<Link>) -> R + Send + 'static,
+        F: FnOnce(Arc<Self>, Arc<ServerConnection>) -> R + Send + 'static,
         R: Future<Output = Result<T, RequestError>> + Send,
     {
-        let folders = asker.folders();
+        let folders = caller.folders();
         let roots = folders.roots.clone();
         // Register before connecting: a server may ask for the roots while it starts.
         let mut waiting = self.callers.add(roots.clone());
@@ -83,7 +83,7 @@ impl Server {
         };
         let slot = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&slot);
-        let teller = waiting.teller.clone();
+        let sender = waiting.sender.clone();
         let this = Arc::clone(self);
         let work = async move {
             let answered = match this.link(attempt).await {
@@ -94,15 +94,15 @@ impl Server {
                     }
                     match request(Arc::clone(&this), Arc::clone(&link)).await {
                         Ok(value) => Ok(value),
-                        Err(RequestError::Here(error)) => Err(error),
-                        Err(RequestError::There(error)) => Err(link.failed(error).await),
+                        Err(RequestError::NotSent(error)) => Err(error),
+                        Err(RequestError::Exchange(error)) => Err(link.failed(error).await),
                     }
                 }
             };
             *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
             drop(in_flight);
             // A caller that is gone needs no notification.
-            let _unless_gone = teller.send(Event::Done);
+            let _unless_gone = sender.send(CallerEvent::Done);
         };
         let task = self
             .shared
@@ -111,26 +111,26 @@ impl Server {
         loop {
             // Checked first: everything the task sent before it ended has arrived by then.
             let is_over = task.is_finished();
-            match engine.wait(waiting.next(asker.time_left().min(POLL_INTERVAL))) {
-                Some(Event::Note(text)) => asker.note(&self.secrets().hide(&text)),
-                Some(Event::Elicit(question, reply)) => {
+            match engine.wait(waiting.next(caller.time_left().min(POLL_INTERVAL))) {
+                Some(CallerEvent::Note(text)) => caller.note(&self.secrets().hide(&text)),
+                Some(CallerEvent::Elicit(question, reply)) => {
                     // A server that is gone needs no answer.
-                    let _unless_gone = reply.send(asker.elicit(&question));
+                    let _unless_gone = reply.send(caller.elicit(&question));
                 }
-                Some(Event::Done) => break,
+                Some(CallerEvent::Done) => break,
                 None if is_over => break,
                 None => {}
             }
-            let given_up = if asker.is_cancelled() {
+            let abandoned = if caller.is_cancelled() {
                 AskError::Cancelled
-            } else if asker.time_left().is_zero() {
+            } else if caller.time_left().is_zero() {
                 AskError::TimedOut
             } else {
                 continue;
             };
             // Dropping a request notifies the server of the cancellation.
             task.abort();
-            return Err(given_up);
+            return Err(abandoned);
         }
         let answered = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         match answered {

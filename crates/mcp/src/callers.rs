@@ -11,15 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rmcp::model::{ElicitRequestParams, ElicitResult};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::link::Link;
+use crate::connection::ServerConnection;
 
 /// Maximum number of queued messages per caller; further ones are dropped.
 const MAX_NOTES: usize = 256;
 /// Maximum length of a forwarded message.
 const MAX_NOTE_LENGTH: usize = 1024;
 
-/// An event for a caller.
-pub(crate) enum Event {
+pub(crate) enum CallerEvent {
     /// Its request is answered.
     Done,
     /// A question for the user.
@@ -35,7 +34,7 @@ tokio::task_local! {
 
 struct Caller {
     number: u64,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<CallerEvent>,
     notes: Arc<AtomicUsize>,
     roots: Vec<PathBuf>,
 }
@@ -50,11 +49,11 @@ pub(crate) struct Callers {
 }
 
 /// Registration of a caller, removed when it is dropped.
-pub(crate) struct Waiting {
+pub(crate) struct CallerRegistration {
     callers: Arc<Callers>,
     pub(crate) number: u64,
-    pub(crate) teller: mpsc::UnboundedSender<Event>,
-    events: mpsc::UnboundedReceiver<Event>,
+    pub(crate) sender: mpsc::UnboundedSender<CallerEvent>,
+    events: mpsc::UnboundedReceiver<CallerEvent>,
     notes: Arc<AtomicUsize>,
 }
 
@@ -64,20 +63,20 @@ impl Callers {
     }
 
     /// Adds a caller whose sandbox has these directories.
-    pub(crate) fn add(self: &Arc<Self>, roots: Vec<PathBuf>) -> Waiting {
+    pub(crate) fn add(self: &Arc<Self>, roots: Vec<PathBuf>) -> CallerRegistration {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (teller, events) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
         let notes = Arc::new(AtomicUsize::new(0));
         self.lock().push(Caller {
             number,
-            events: teller.clone(),
+            events: sender.clone(),
             notes: Arc::clone(&notes),
             roots,
         });
-        Waiting {
+        CallerRegistration {
             callers: Arc::clone(self),
             number,
-            teller,
+            sender,
             events,
             notes,
         }
@@ -95,7 +94,7 @@ impl Callers {
     }
 
     /// Notifies a server that has asked for the roots before when they change.
-    pub(crate) async fn notify_roots(&self, link: &Link, roots: &[PathBuf]) {
+    pub(crate) async fn notify_roots(&self, link: &ServerConnection, roots: &[PathBuf]) {
         let has_changed = {
             let sent = self
                 .sent_roots
@@ -123,7 +122,7 @@ impl Callers {
         }?;
         caller
             .events
-            .send(Event::Elicit(Box::new(question), answer))
+            .send(CallerEvent::Elicit(Box::new(question), answer))
             .ok()?;
         Some(answered)
     }
@@ -135,26 +134,26 @@ impl Callers {
                 caller.notes.fetch_add(1, Ordering::Relaxed);
                 let text = text.chars().take(MAX_NOTE_LENGTH).collect();
                 // A caller that is gone needs no notification.
-                let _unless_gone = caller.events.send(Event::Note(text));
+                let _unless_gone = caller.events.send(CallerEvent::Note(text));
             }
         }
     }
 }
 
-impl Waiting {
+impl CallerRegistration {
     /// Returns the next event; `None` when none arrives in time.
-    pub(crate) async fn next(&mut self, time: std::time::Duration) -> Option<Event> {
+    pub(crate) async fn next(&mut self, time: std::time::Duration) -> Option<CallerEvent> {
         let event = tokio::time::timeout(time, self.events.recv())
             .await
             .ok()??;
-        if matches!(event, Event::Note(_)) {
+        if matches!(event, CallerEvent::Note(_)) {
             self.notes.fetch_sub(1, Ordering::Relaxed);
         }
         Some(event)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for CallerRegistration {
     fn drop(&mut self) {
         self.callers
             .lock()

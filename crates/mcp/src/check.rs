@@ -10,7 +10,7 @@ const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 /// A broken rule: the field, the problem, and the fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenRule {
     /// Name of the field.
     pub field: &'static str,
     /// Description of the problem.
@@ -19,7 +19,7 @@ pub struct Broken {
     pub fix: String,
 }
 
-impl Broken {
+impl BrokenRule {
     fn new(field: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             field,
@@ -31,7 +31,7 @@ impl Broken {
 
 impl ServerDefinition {
     /// Removes `local/` from the name and refuses invalid definitions.
-    pub fn checked(mut self) -> Result<Self, Broken> {
+    pub fn checked(mut self) -> Result<Self, BrokenRule> {
         if let Some(short) = self.name.strip_prefix("local/") {
             self.name = short.to_owned();
         }
@@ -41,7 +41,7 @@ impl ServerDefinition {
         self.check_paths()?;
         for (tool, known) in &self.overrides {
             if known.read_only == Some(true) && known.writes == Some(true) {
-                return Err(Broken::new(
+                return Err(BrokenRule::new(
                     "overrides",
                     format!("`{tool}` is declared both read-only and writing"),
                     "remove one of `read_only` and `writes`",
@@ -51,37 +51,37 @@ impl ServerDefinition {
         Ok(self)
     }
 
-    fn check_name(&self) -> Result<(), Broken> {
+    fn check_name(&self) -> Result<(), BrokenRule> {
         let name = &self.name;
         let is_word = name.parse::<Name>().is_ok() && !name.contains(['/', ':', '.', '@']);
         if is_word && name.len() <= 40 {
             return Ok(());
         }
-        Err(Broken::new(
+        Err(BrokenRule::new(
             "name",
             format!("`{name}` cannot be the name of a server"),
             "write up to 40 lower-case letters, digits, `_` or `-`, such as `github`",
         ))
     }
 
-    fn check_transport(&self) -> Result<(), Broken> {
+    fn check_transport(&self) -> Result<(), BrokenRule> {
         match (&self.command, &self.url) {
             (None, None) => {
-                return Err(Broken::new(
+                return Err(BrokenRule::new(
                     "name",
                     "the server has neither a `command` nor a `url`",
                     "add `command: …` for a program, or `url: https://…`",
                 ));
             }
             (Some(_), Some(_)) => {
-                return Err(Broken::new(
+                return Err(BrokenRule::new(
                     "url",
                     "the server has both a `command` and a `url`",
                     "leave one of them out",
                 ));
             }
             (Some(command), None) if command.trim().is_empty() => {
-                return Err(Broken::new(
+                return Err(BrokenRule::new(
                     "command",
                     "the `command` is empty",
                     "name the program",
@@ -91,7 +91,7 @@ impl ServerDefinition {
         }
         let is_program = self.command.is_some();
         if is_program != (self.transport() == Transport::Stdio) {
-            return Err(Broken::new(
+            return Err(BrokenRule::new(
                 "transport",
                 "the `transport` contradicts the other fields",
                 "remove it: `command` implies `stdio`, `url` implies `streamable-http`",
@@ -113,7 +113,7 @@ impl ServerDefinition {
             ]
         };
         match foreign.iter().find(|(_, is_there)| *is_there) {
-            Some((field, _)) => Err(Broken::new(
+            Some((field, _)) => Err(BrokenRule::new(
                 field,
                 format!("`{field}` has no effect for a server of this kind"),
                 "remove it",
@@ -122,7 +122,7 @@ impl ServerDefinition {
         }
     }
 
-    fn check_paths(&self) -> Result<(), Broken> {
+    fn check_paths(&self) -> Result<(), BrokenRule> {
         let fields = [
             ("read", &self.read),
             ("write", &self.write),
@@ -136,7 +136,7 @@ impl ServerDefinition {
                     || path.starts_with("${");
                 let climbs = path.split('/').any(|part| part == "..");
                 if !is_whole || climbs || path.contains('\0') {
-                    return Err(Broken::new(
+                    return Err(BrokenRule::new(
                         field,
                         format!("`{path}` is not an absolute path"),
                         "write a path that starts with `/` or `~/`, without `..`",
@@ -147,7 +147,7 @@ impl ServerDefinition {
         Ok(())
     }
 
-    fn check_times(&self) -> Result<(), Broken> {
+    fn check_times(&self) -> Result<(), BrokenRule> {
         let overridden = self
             .overrides
             .values()
@@ -161,7 +161,7 @@ impl ServerDefinition {
             .chain(overridden.map(|seconds| ("overrides", seconds)));
         for (field, seconds) in all {
             if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
-                return Err(Broken::new(
+                return Err(BrokenRule::new(
                     field,
                     format!("a time of {seconds} seconds is out of range"),
                     "write a number of seconds greater than 0 and at most 86400",
@@ -170,7 +170,7 @@ impl ServerDefinition {
         }
         let idle = self.idle_timeout_seconds;
         if !(0.0..=MAX_SECONDS).contains(&idle) {
-            return Err(Broken::new(
+            return Err(BrokenRule::new(
                 "idle_timeout_seconds",
                 format!("a time of {idle} seconds is out of range"),
                 "write a number of seconds of at most 86400, or 0 for never",
@@ -179,7 +179,7 @@ impl ServerDefinition {
         Ok(())
     }
 
-    pub(crate) fn invalid(&self, broken: Broken) -> McpError {
+    pub(crate) fn invalid(&self, broken: BrokenRule) -> McpError {
         McpError::Invalid {
             server: self.name.clone(),
             message: broken.message,

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use cleveragents_tools::{Answer, Body, Call, Failure, FailureKind, ToolSpec};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 
-use crate::link::bounded;
-use crate::paths::Rewriter;
+use crate::connection::bounded;
+use crate::paths::PathRewriter;
 
 /// Media types of images that models accept.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -15,7 +15,7 @@ const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 pub(crate) fn answer(
     result: CallToolResult,
     spec: &ToolSpec,
-    rewriter: &Rewriter,
+    rewriter: &PathRewriter,
     call: &mut Call<'_>,
 ) -> Result<Answer, Failure> {
     if result.is_error == Some(true) {

@@ -2,7 +2,7 @@
 //! what the server declares.
 //!
 //! `${NAME}` stays in the texts unchanged; values are inserted only when a connection is made
-//! ([`expand`](crate::expand)). Values of `env` and `headers` are never printed.
+//! ([`resolve`](crate::expand)). Values of `env` and `headers` are never printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,7 +97,6 @@ impl ToolFilter {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolOverride {
-    /// It only reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
     /// It makes changes.

@@ -24,13 +24,13 @@ pub(crate) struct Driver {
 /// The runtime with its state. Callers hold it while they wait.
 pub(crate) struct Engine {
     runtime: Runtime,
-    state: Mutex<State>,
+    state: Mutex<EngineState>,
     changed: Condvar,
     leave: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct EngineState {
     waiting: usize,
     last: Option<Instant>,
     is_over: bool,
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -149,9 +149,9 @@ mod tests {
         });
     }
 
-    struct Guard(Arc<AtomicBool>);
+    struct StopFlag(Arc<AtomicBool>);
 
-    impl Drop for Guard {
+    impl Drop for StopFlag {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
@@ -161,7 +161,7 @@ mod tests {
     fn dropping_the_driver_ends_its_thread() {
         let is_dropped = Arc::new(AtomicBool::new(false));
         let driver = Driver::new().expect("a runtime");
-        let guard = Guard(Arc::clone(&is_dropped));
+        let guard = StopFlag(Arc::clone(&is_dropped));
         driver.engine().handle().spawn(async move {
             let _held = guard;
             std::future::pending::<()>().await;

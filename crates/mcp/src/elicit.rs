@@ -5,7 +5,7 @@ use cleveragents_tools::ports::{Approver, Question, QuestionKind, Reply};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Map, Number, Value};
 
-use crate::link::bounded;
+use crate::connection::bounded;
 
 /// Maximum number of attempts per field.
 const MAX_ATTEMPTS: usize = 3;

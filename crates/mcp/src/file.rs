@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use crate::check::Broken;
+use crate::check::BrokenRule;
 use crate::definition::ServerDefinition;
 
 /// Maximum size of a file.
@@ -18,7 +18,7 @@ const MAX_FILE_SIZE: usize = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Several {
+struct ServerList {
     #[serde(default)]
     cleveragents: Option<Header>,
     mcp_servers: Vec<ServerDefinition>,
@@ -43,7 +43,7 @@ pub fn read(text: &str, file: &Path) -> Result<Vec<ServerDefinition>, Definition
         ));
     };
     let servers = if top.contains_key("mcp_servers") {
-        let several: Several = yaml::read(text).map_err(complain)?;
+        let several: ServerList = yaml::read(text).map_err(complain)?;
         let version = several.cleveragents.and_then(|header| header.version);
         yaml::check_version(version.as_ref()).map_err(complain)?;
         several.mcp_servers
@@ -65,7 +65,7 @@ pub fn read(text: &str, file: &Path) -> Result<Vec<ServerDefinition>, Definition
             .checked()
             .map_err(|broken| broken_rule(text, file, &name, broken))?;
         if !names.insert(server.name.clone()) {
-            let broken = Broken {
+            let broken = BrokenRule {
                 field: "name",
                 message: format!("there are two servers named `{}`", server.name),
                 fix: "rename one of them".to_owned(),
@@ -95,7 +95,7 @@ pub(crate) fn broken_rule(
     text: &str,
     file: &Path,
     server: &str,
-    broken: Broken,
+    broken: BrokenRule,
 ) -> DefinitionFileError {
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines

@@ -13,12 +13,12 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransportConfig,
 };
 
+use crate::connection::bounded;
 use crate::definition::ServerDefinition;
 use crate::error::McpError;
-use crate::expand::{ResolvedServer, is_this_machine};
-use crate::link::bounded;
 use crate::oauth::{self, TokenStore};
 use crate::post::BoundedClient;
+use crate::resolve::{ResolvedServer, is_this_machine};
 use crate::stdio::{MAX_MESSAGE_SIZE, with_sources};
 
 /// Timeout of connecting.

@@ -22,7 +22,7 @@ pub struct ImportResult {
 
 /// A server in the format of other programs. Fields that only concern them are ignored.
 #[derive(Deserialize)]
-struct Foreign {
+struct ForeignServer {
     #[serde(default, alias = "transport")]
     r#type: Option<String>,
     #[serde(default)]
@@ -44,7 +44,7 @@ struct Foreign {
 #[derive(Deserialize)]
 struct ForeignFile {
     #[serde(rename = "mcpServers", alias = "servers")]
-    servers: BTreeMap<String, Foreign>,
+    servers: BTreeMap<String, ForeignServer>,
 }
 
 #[derive(Deserialize)]
@@ -94,7 +94,7 @@ pub fn import(text: &str, file: &Path) -> Result<ImportResult, DefinitionFileErr
     Ok(imported)
 }
 
-impl Foreign {
+impl ForeignServer {
     fn definition(self, title: &str, name: String, warnings: &mut Vec<String>) -> ServerDefinition {
         let mut warn = |text: String| warnings.push(format!("`{title}`: {text}"));
         let mut ours = |text: &str| variables(text, &mut warn);

@@ -2,7 +2,7 @@
 //!
 //! A [`ServerDefinition`] describes how a server is reached; [`read`] and [`import`] parse it from
 //! files. [`Servers`] manages any number of them with its own runtime, so that the rest of the
-//! program stays synchronous. [`Servers::offer`] returns their tools for a
+//! program stays synchronous. [`Servers::offered_tools`] returns their tools for a
 //! [`Registry`](cleveragents_tools::Registry): they run through the gate like all others, and in no
 //! other way.
 //!
@@ -13,25 +13,25 @@
 mod ask;
 mod callers;
 mod check;
+mod connection;
 mod content;
 mod definition;
 mod driver;
 mod elicit;
 mod error;
-mod expand;
 mod file;
 mod handler;
 mod http;
 mod import;
 mod library;
-mod link;
 mod listing;
 mod naming;
 mod oauth;
-mod offer;
+mod offered_tools;
 mod paths;
 mod post;
 mod private_folders;
+mod resolve;
 mod schema;
 mod server;
 mod servers;
@@ -39,18 +39,18 @@ mod stdio;
 mod tool;
 mod view;
 
-pub use check::Broken;
+pub use check::BrokenRule;
 pub use definition::{
     Auth, HiddenText, OAuth, Protocol, ServerDefinition, ToolFilter, ToolOverride, Transport,
 };
 pub use error::McpError;
-pub use expand::Variables;
 pub use file::read;
 pub use import::{ImportResult, import};
 pub use listing::{Hints, ListedTool, Listing};
 pub use naming::namespace;
 pub use oauth::{FileTokens, TokenStore, login};
-pub use offer::{LeftOut, Offer};
+pub use offered_tools::{LeftOut, OfferedTools};
+pub use resolve::Variables;
 pub use schema::schema;
 pub use servers::{MOST_OFFERED, Options, Servers, Status};
 pub use tool::McpTool;

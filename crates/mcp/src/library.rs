@@ -12,8 +12,8 @@ use rmcp::model::{GetPromptRequestParams, PaginatedRequestParams, ReadResourceRe
 use serde_json::{Map, Value, json};
 
 use crate::ask::RequestError;
+use crate::connection::bounded;
 use crate::content;
-use crate::link::bounded;
 use crate::naming::OWN;
 use crate::server::Server;
 use crate::tool::{CallAsker, failure, folders_of};
@@ -25,7 +25,7 @@ const MAX_PAGES: usize = 20;
 
 /// Operation of a built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Action {
+enum LibraryAction {
     ListResources,
     ReadResource,
     ListPrompts,
@@ -33,9 +33,9 @@ enum Action {
 }
 
 /// A built-in tool for the resources and prompts of servers.
-struct Library {
+struct LibraryTool {
     spec: ToolSpec,
-    action: Action,
+    action: LibraryAction,
     servers: Vec<Weak<Server>>,
 }
 
@@ -50,14 +50,14 @@ pub(crate) fn tools(servers: &[Arc<Server>]) -> Vec<Arc<dyn Tool>> {
     let resources = has(|listing| listing.has_resources);
     let prompts = has(|listing| listing.has_prompts);
     let all = [
-        (Action::ListResources, &resources),
-        (Action::ReadResource, &resources),
-        (Action::ListPrompts, &prompts),
-        (Action::GetPrompt, &prompts),
+        (LibraryAction::ListResources, &resources),
+        (LibraryAction::ReadResource, &resources),
+        (LibraryAction::ListPrompts, &prompts),
+        (LibraryAction::GetPrompt, &prompts),
     ];
     all.into_iter()
         .filter(|(_, servers)| !servers.is_empty())
-        .map(|(action, servers)| Arc::new(Library::new(action, servers)) as Arc<dyn Tool>)
+        .map(|(action, servers)| Arc::new(LibraryTool::new(action, servers)) as Arc<dyn Tool>)
         .collect()
 }
 
@@ -83,29 +83,29 @@ fn spec(short: &str, description: &str, input_schema: Value) -> ToolSpec {
     }
 }
 
-impl Library {
-    fn new(action: Action, servers: &[&Arc<Server>]) -> Self {
+impl LibraryTool {
+    fn new(action: LibraryAction, servers: &[&Arc<Server>]) -> Self {
         let names: Vec<&str> = servers
             .iter()
             .map(|server| server.definition.name.as_str())
             .collect();
         let (short, description, field) = match action {
-            Action::ListResources => (
+            LibraryAction::ListResources => (
                 "list-resources",
                 "Lists the resources of an MCP server and its resource URI templates.",
                 None,
             ),
-            Action::ReadResource => (
+            LibraryAction::ReadResource => (
                 "read-resource",
                 "Reads a resource of an MCP server by its `uri`.",
                 Some(("uri", json!({"type": "string", "minLength": 1}))),
             ),
-            Action::ListPrompts => (
+            LibraryAction::ListPrompts => (
                 "list-prompts",
                 "Lists the prompts of an MCP server and their arguments.",
                 None,
             ),
-            Action::GetPrompt => (
+            LibraryAction::GetPrompt => (
                 "get-prompt",
                 "Returns a prompt of an MCP server, filled with arguments.",
                 Some(("name", json!({"type": "string", "minLength": 1}))),
@@ -121,7 +121,7 @@ impl Library {
             properties.insert(name.to_owned(), schema);
             required.push(name);
         }
-        if action == Action::GetPrompt {
+        if action == LibraryAction::GetPrompt {
             let schema = json!({"type": "object", "additionalProperties": {"type": "string"}});
             properties.insert("arguments".to_owned(), schema);
         }
@@ -142,7 +142,7 @@ impl Library {
     }
 }
 
-impl Tool for Library {
+impl Tool for LibraryTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -164,9 +164,9 @@ impl Tool for Library {
             .find(|server| server.definition.name == wanted)
             .ok_or_else(|| PrepareError::Arguments(format!("server `{wanted}` does not exist")))?;
         let what = match self.action {
-            Action::ReadResource => text("uri"),
-            Action::GetPrompt => text("name"),
-            Action::ListResources | Action::ListPrompts => String::new(),
+            LibraryAction::ReadResource => text("uri"),
+            LibraryAction::GetPrompt => text("name"),
+            LibraryAction::ListResources | LibraryAction::ListPrompts => String::new(),
         };
         let given = arguments.get("arguments").and_then(Value::as_object);
         Ok(Box::new(PreparedRequest {
@@ -181,7 +181,7 @@ impl Tool for Library {
 
 /// A prepared call.
 struct PreparedRequest {
-    action: Action,
+    action: LibraryAction,
     server: Arc<Server>,
     what: String,
     arguments: Map<String, Value>,
@@ -204,19 +204,19 @@ impl PreparedCall for PreparedRequest {
             folders,
         } = *self;
         let text = {
-            let mut asker = CallAsker::new(call, &name, &folders);
-            server.ask(&mut asker, move |_, link| async move {
+            let mut caller = CallAsker::new(call, &name, &folders);
+            server.ask(&mut caller, move |_, link| async move {
                 match action {
-                    Action::ListResources => resources(&link.service).await,
-                    Action::ReadResource => {
+                    LibraryAction::ListResources => resources(&link.service).await,
+                    LibraryAction::ReadResource => {
                         let params = ReadResourceRequestParams::new(what);
                         let read = link.service.read_resource(params).await?;
                         let parts: Vec<String> =
                             read.contents.iter().map(content::resource).collect();
                         Ok(parts.join("\n"))
                     }
-                    Action::ListPrompts => prompts(&link.service).await,
-                    Action::GetPrompt => {
+                    LibraryAction::ListPrompts => prompts(&link.service).await,
+                    LibraryAction::GetPrompt => {
                         let params = GetPromptRequestParams::new(what).with_arguments(arguments);
                         let prompt = link.service.get_prompt(params).await?;
                         let parts = prompt.messages.iter().map(|message| {
@@ -234,9 +234,9 @@ impl PreparedCall for PreparedRequest {
     }
 }
 
-type Service = crate::link::Service;
+type McpService = crate::connection::McpService;
 
-async fn resources(service: &Service) -> Result<String, RequestError> {
+async fn resources(service: &McpService) -> Result<String, RequestError> {
     let mut lines = Vec::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
@@ -265,7 +265,7 @@ async fn resources(service: &Service) -> Result<String, RequestError> {
     Ok(join_lines(lines))
 }
 
-async fn prompts(service: &Service) -> Result<String, RequestError> {
+async fn prompts(service: &McpService) -> Result<String, RequestError> {
     let mut lines = Vec::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {

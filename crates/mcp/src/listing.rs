@@ -18,7 +18,6 @@ const MAX_PAGES: usize = 1_000;
     reason = "independent properties of the protocol"
 )]
 pub struct Hints {
-    /// It only reads.
     #[serde(default)]
     pub read_only: bool,
     /// Its changes may be irreversible.

@@ -18,12 +18,12 @@ use rmcp::transport::auth::{
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
+use crate::connection::bounded;
 use crate::definition::{OAuth, ServerDefinition};
 use crate::error::McpError;
-use crate::expand::{self, ResolvedServer, is_this_machine};
 use crate::http;
-use crate::link::bounded;
 use crate::post;
+use crate::resolve::{self, ResolvedServer, is_this_machine};
 use crate::servers::Options;
 use crate::stdio::with_sources;
 
@@ -231,7 +231,7 @@ pub fn login(
         message: message.to_owned(),
         fix: fix.into(),
     };
-    let resolved = expand::resolve(&definition, &options.variables, &options.folder)?;
+    let resolved = resolve::resolve(&definition, &options.variables, &options.folder)?;
     let ResolvedServer::Http { url, .. } = resolved else {
         let message = "it is a local program, and only servers over HTTP support sign-in";
         return Err(invalid(message, "pass credentials in `env`"));
@@ -246,7 +246,7 @@ pub fn login(
         .enable_all()
         .build()
         .map_err(|error| invalid(&error.to_string(), "try again"))?;
-    let signing = Signing {
+    let signing = SignIn {
         definition: &definition,
         url: &url,
         options,
@@ -256,14 +256,14 @@ pub fn login(
 }
 
 /// Parameters of a sign-in.
-struct Signing<'a> {
+struct SignIn<'a> {
     definition: &'a ServerDefinition,
     url: &'a Url,
     options: &'a Options,
     challenge: Option<&'a str>,
 }
 
-impl Signing<'_> {
+impl SignIn<'_> {
     async fn sign_in(
         &self,
         tokens: Arc<dyn TokenStore>,
@@ -291,7 +291,7 @@ impl Signing<'_> {
         started.map_err(|error| failed(server, "starting the sign-in", &error))?;
         let address = state.get_authorization_url().await;
         let address = address.map_err(|error| failed(server, "starting the sign-in", &error))?;
-        open(&expand::safe_url(server, &address)?);
+        open(&resolve::safe_url(server, &address)?);
         let came_back = tokio::time::timeout(SIGN_IN_TIMEOUT, browser(&listener, port)).await;
         let came_back = came_back.map_err(|_| McpError::Timeout {
             server: server.clone(),
@@ -339,7 +339,7 @@ impl Signing<'_> {
             request = request.with_preregistered_client(id.clone());
             if let Some(secret) = &wanted.client_secret {
                 let variables = &self.options.variables;
-                let secret = expand::value(self.definition, variables, secret.expose())?;
+                let secret = resolve::value(self.definition, variables, secret.expose())?;
                 request = request.with_client_secret(secret);
             }
         }

@@ -10,7 +10,7 @@ use reqwest::Url;
 use serde_json::{Map, Value};
 
 use crate::definition::{ServerDefinition, Transport};
-use crate::expand::Secrets;
+use crate::resolve::Secrets;
 
 /// Argument names that always mean a path.
 const NAMES: &[&str] = &[
@@ -191,13 +191,13 @@ fn snake(name: &str) -> String {
 }
 
 /// Converts real paths to sandbox paths.
-pub(crate) struct Rewriter {
+pub(crate) struct PathRewriter {
     /// Directory of each sandbox member and its alias, longest first.
     parts: Vec<(String, String)>,
     pub(crate) secrets: Secrets,
 }
 
-impl Rewriter {
+impl PathRewriter {
     /// Creates a rewriter for the sandbox of a call.
     pub(crate) fn new(grounds: Grounds<'_>) -> Self {
         let parts = grounds
@@ -255,12 +255,12 @@ fn whole_words(text: &str, folder: &str, alias: &str) -> String {
     let mut done = String::with_capacity(text.len());
     while let Some(at) = rest.find(folder) {
         let after = &rest[at + folder.len()..];
-        let goes_on = after
+        let continues = after
             .chars()
             .next()
             .is_some_and(|letter| letter.is_alphanumeric() || "-_.".contains(letter));
         done.push_str(&rest[..at]);
-        done.push_str(if goes_on { folder } else { alias });
+        done.push_str(if continues { folder } else { alias });
         rest = after;
     }
     done.push_str(rest);

@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use crate::link::bounded;
+use crate::connection::bounded;
 use crate::stdio::{MAX_MESSAGE_SIZE, Message};
 
 const SESSION: &str = "mcp-session-id";
@@ -263,8 +263,8 @@ fn bounded_events(
         })
         .take_while(move |piece| {
             // The error itself is passed on, nothing after it.
-            let goes_on = !is_over;
+            let continues = !is_over;
             is_over = piece.is_err();
-            std::future::ready(goes_on)
+            std::future::ready(continues)
         })
 }

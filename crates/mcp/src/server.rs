@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::callers::Callers;
+use crate::connection::{ConnectionParameters, ServerConnection};
 use crate::definition::{ServerDefinition, Transport};
 use crate::driver::Engine;
 use crate::error::{McpError, STARTING};
-use crate::expand::{self, Secrets};
 use crate::handler::ListChanges;
-use crate::link::{ConnectionParameters, Link};
 use crate::listing::Listing;
+use crate::resolve::{self, Secrets};
 use crate::servers::Options;
 
 /// Interval at which a connection is checked.
@@ -35,13 +35,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Notifications of changed lists within this time are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
-pub(crate) type Outcome = Result<Arc<Link>, McpError>;
+pub(crate) type ConnectResult = Result<Arc<ServerConnection>, McpError>;
 
 /// A connection that exists or is being made.
 #[derive(Clone)]
 pub(crate) struct Attempt {
     number: usize,
-    outcome: watch::Receiver<Option<Outcome>>,
+    outcome: watch::Receiver<Option<ConnectResult>>,
 }
 
 /// A connection and the sandbox it is for.
@@ -76,7 +76,7 @@ impl Attempt {
     }
 }
 
-struct State {
+struct ServerState {
     connections: Vec<Connection>,
     listing: Option<Arc<Listing>>,
     has_crashed: bool,
@@ -103,10 +103,10 @@ pub(crate) struct Server {
     news: Arc<ListChanges>,
     closing: CancellationToken,
     starts: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
 }
 
-impl State {
+impl ServerState {
     fn connection(&mut self, number: usize) -> Option<&mut Connection> {
         let mut connections = self.connections.iter_mut();
         connections.find(|connection| connection.attempt.number == number)
@@ -139,7 +139,7 @@ impl Server {
             news: Arc::default(),
             closing: CancellationToken::new(),
             starts: AtomicUsize::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(ServerState {
                 connections: Vec::new(),
                 listing: known.map(Arc::new),
                 has_crashed: false,
@@ -149,7 +149,7 @@ impl Server {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,7 +169,7 @@ impl Server {
     }
 
     /// The newest live connection.
-    fn current(&self) -> Option<Arc<Link>> {
+    fn current(&self) -> Option<Arc<ServerConnection>> {
         let state = self.lock();
         let mut connections = state.connections.iter().rev();
         connections.find_map(|connection| match &*connection.attempt.outcome.borrow() {
@@ -278,9 +278,9 @@ impl Server {
         Attempt { number, outcome }
     }
 
-    async fn open(&self, folders: WorkspaceFolders) -> Outcome {
+    async fn open(&self, folders: WorkspaceFolders) -> ConnectResult {
         let options = &self.shared.options;
-        let resolved = expand::resolve(&self.definition, &options.variables, &options.folder)?;
+        let resolved = resolve::resolve(&self.definition, &options.variables, &options.folder)?;
         self.lock().secrets = Secrets::from_server(&resolved);
         // Notifications of an earlier connection do not concern this one.
         self.news.take();
@@ -295,7 +295,7 @@ impl Server {
         };
         let time = self.definition.startup_timeout();
         let opening = async {
-            let link = Link::open(making).await?;
+            let link = ServerConnection::open(making).await?;
             match link.list().await {
                 Ok(listing) => {
                     self.lock().listing = Some(Arc::new(listing));
@@ -318,7 +318,7 @@ impl Server {
     }
 
     /// Supervises a connection until its end: idleness, notifications, crashes, shutdown.
-    async fn supervise(&self, number: usize, link: &Arc<Link>) {
+    async fn supervise(&self, number: usize, link: &Arc<ServerConnection>) {
         let hearing = Arc::clone(link);
         let ended = CancellationToken::new();
         let heard = ended.clone();
@@ -352,7 +352,7 @@ impl Server {
     }
 
     /// Whether a connection is dead or idle. If so, no further request gets it.
-    fn should_end(&self, number: usize, link: &Link) -> bool {
+    fn should_end(&self, number: usize, link: &ServerConnection) -> bool {
         let mut state = self.lock();
         let is_dead = link.is_dead();
         // A connection that is not in the list gets no further requests.
@@ -379,7 +379,7 @@ impl Server {
         true
     }
 
-    async fn refresh_if_stale(&self, link: &Link) {
+    async fn refresh_if_stale(&self, link: &ServerConnection) {
         if !self.news.take() {
             return;
         }
@@ -390,7 +390,7 @@ impl Server {
     }
 
     /// Returns the connection of an attempt, after refreshing an outdated list of tools.
-    pub(crate) async fn link(&self, mut attempt: Attempt) -> Outcome {
+    pub(crate) async fn link(&self, mut attempt: Attempt) -> ConnectResult {
         let outcome = attempt.outcome.wait_for(Option::is_some).await;
         let outcome = outcome.map_or_else(|_| None, |outcome| outcome.clone());
         let link = outcome.unwrap_or_else(|| Err(self.closed()))?;
@@ -442,7 +442,7 @@ impl Server {
 }
 
 /// Ends unused connections without a sandbox: calls in a sandbox need another one.
-fn retire(state: &mut State) {
+fn retire(state: &mut ServerState) {
     let (retired, left): (Vec<_>, Vec<_>) = state
         .connections
         .drain(..)

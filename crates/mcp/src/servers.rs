@@ -12,9 +12,9 @@ use tokio_util::task::TaskTracker;
 use crate::definition::ServerDefinition;
 use crate::driver::Driver;
 use crate::error::McpError;
-use crate::expand::Variables;
 use crate::listing::Listing;
 use crate::oauth::TokenStore;
+use crate::resolve::Variables;
 use crate::server::{Server, ServerContext};
 
 /// Default for [`Options::most_offered`].

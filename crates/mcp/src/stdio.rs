@@ -14,15 +14,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cleveragents_process::{
-    CommandResult, Invocation, Policy, ProcessError, Running, toolchain_environment,
+    CommandResult, Invocation, Policy, ProcessError, RunningProcess, toolchain_environment,
 };
 use cleveragents_tools::ports::WorkspaceFolders;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 
 use crate::error::McpError;
-use crate::expand::{ResolvedServer, Secrets};
 use crate::private_folders::PrivateFolders;
+use crate::resolve::{ResolvedServer, Secrets};
 use crate::view::ServerView;
 
 /// Maximum size of a message.
@@ -34,12 +34,12 @@ const TAIL: usize = 8 << 10;
 
 /// The end of a server's standard error.
 #[derive(Default)]
-pub(crate) struct Tail {
+pub(crate) struct StderrTail {
     kept: Mutex<VecDeque<u8>>,
     secrets: Secrets,
 }
 
-impl Tail {
+impl StderrTail {
     fn push(&self, bytes: &[u8]) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(&bytes[bytes.len().saturating_sub(TAIL)..]);
@@ -66,14 +66,14 @@ pub(crate) struct Program {
     pub(crate) view: ServerView,
     pub(crate) input: pipe::Sender,
     pub(crate) output: BoundedReader<pipe::Receiver>,
-    pub(crate) tail: Arc<Tail>,
+    pub(crate) tail: Arc<StderrTail>,
     pub(crate) fault: Fault,
 }
 
 /// A program with its private directories. Dropping it kills the program.
 pub(crate) struct RunningProgram {
     /// Dropped first, because the program uses the directories.
-    running: Running,
+    running: RunningProcess,
     folders: PrivateFolders,
 }
 
@@ -87,7 +87,7 @@ impl RunningProgram {
 }
 
 /// Paths visible to a program in addition to those its definition declares.
-pub(crate) struct Places {
+pub(crate) struct VisibleFolders {
     /// Directories of the sandbox of its calls.
     pub(crate) folders: WorkspaceFolders,
     /// Parent directory of the programs' private homes.
@@ -98,7 +98,7 @@ pub(crate) struct Places {
 pub(crate) async fn start(
     server: &str,
     resolved: ResolvedServer,
-    places: Places,
+    places: VisibleFolders,
 ) -> Result<Program, McpError> {
     let failed = |why: String| McpError::Unreachable {
         server: server.to_owned(),
@@ -116,7 +116,7 @@ pub(crate) async fn start(
     else {
         return Err(failed("it is not a local program".to_owned()));
     };
-    let Places { folders, homes } = places;
+    let VisibleFolders { folders, homes } = places;
     let private = PrivateFolders::make(homes.as_deref(), server)
         .map_err(|error| failed(format!("its private home cannot be created: {error}")))?;
     let folder = folder.or_else(|| folders.roots.first().cloned());
@@ -133,7 +133,7 @@ pub(crate) async fn start(
         invocation.environment.push((name, value));
     }
     invocation.confinement = Some(policy(&view, &folders, &private));
-    let tail = Arc::new(Tail {
+    let tail = Arc::new(StderrTail {
         kept: Mutex::default(),
         secrets,
     });
@@ -292,7 +292,7 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_MESSAGE_SIZE, MAX_VALUES, Message, Tail};
+    use super::{MAX_MESSAGE_SIZE, MAX_VALUES, Message, StderrTail};
 
     #[test]
     fn long_messages_are_refused_but_not_many_short_ones() {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn only_the_end_of_a_log_is_kept() {
-        let tail = Tail::default();
+        let tail = StderrTail::default();
         for number in 0..10_000 {
             tail.push(format!("line {number}\n").as_bytes());
         }

@@ -13,13 +13,13 @@ use cleveragents_tools::{
 use rmcp::model::{CallToolRequestParams, CallToolResult, ElicitRequestParams, ElicitResult};
 use serde_json::{Map, Value};
 
-use crate::ask::{AskError, Asker, RequestError};
+use crate::ask::{AskError, RequestCaller, RequestError};
 use crate::content;
 use crate::definition::{ServerDefinition, ToolOverride};
 use crate::elicit;
 use crate::error::McpError;
 use crate::listing::{Hints, ListedTool, Listing};
-use crate::paths::{self, Rewriter};
+use crate::paths::{self, PathRewriter};
 use crate::server::Server;
 
 /// Maximum length of a description shown to models.
@@ -187,11 +187,11 @@ impl Tool for McpTool {
             grounds,
         )?;
         let folders = folders_of(grounds);
-        Ok(Box::new(Ready {
+        Ok(Box::new(PreparedMcpCall {
             tool: self,
             arguments,
             subjects: found,
-            rewriter: Rewriter::new(grounds),
+            rewriter: PathRewriter::new(grounds),
             folders,
         }))
     }
@@ -206,16 +206,15 @@ pub(crate) fn folders_of(grounds: Grounds<'_>) -> WorkspaceFolders {
     )
 }
 
-/// A prepared call.
-struct Ready<'a> {
+struct PreparedMcpCall<'a> {
     tool: &'a McpTool,
     arguments: Map<String, Value>,
     subjects: Vec<Subject>,
-    rewriter: Rewriter,
+    rewriter: PathRewriter,
     folders: WorkspaceFolders,
 }
 
-impl PreparedCall for Ready<'_> {
+impl PreparedCall for PreparedMcpCall<'_> {
     fn subjects(&self) -> Vec<Subject> {
         self.subjects.clone()
     }
@@ -227,10 +226,10 @@ impl PreparedCall for Ready<'_> {
                 .with_arguments(self.arguments.clone());
             let offered = Arc::clone(&self.tool.listing);
             let raw = self.tool.raw.clone();
-            let mut asker = CallAsker::new(call, &self.tool.server.definition.name, &self.folders);
+            let mut caller = CallAsker::new(call, &self.tool.server.definition.name, &self.folders);
             self.tool
                 .server
-                .ask(&mut asker, move |server, link| async move {
+                .ask(&mut caller, move |server, link| async move {
                     check_unchanged(&server, &raw, &offered)?;
                     Ok(link.service.call_tool(params).await?)
                 })
@@ -248,7 +247,7 @@ impl PreparedCall for Ready<'_> {
     }
 }
 
-impl Ready<'_> {
+impl PreparedMcpCall<'_> {
     fn touched(&self) -> TouchedPaths {
         if self.tool.spec.capability.is_writing() && !self.folders.roots.is_empty() {
             TouchedPaths::Anything
@@ -269,7 +268,7 @@ fn check_unchanged(server: &Server, raw: &str, offered: &Arc<Listing>) -> Result
         Some(_) => "it changed the description of this tool after it was offered",
         None => "it no longer offers this tool",
     };
-    Err(RequestError::Here(McpError::Protocol {
+    Err(RequestError::NotSent(McpError::Protocol {
         server: server.definition.name.clone(),
         why: format!("{why}; the call was not made. Check the tools again before the next call"),
     }))
@@ -302,7 +301,7 @@ pub(crate) fn failure(server: &str, why: AskError) -> Failure {
     }
 }
 
-/// A running call as an [`Asker`]. The user's time to answer questions does not count.
+/// A running call as an [`RequestCaller`]. The user's time to answer questions does not count.
 pub(crate) struct CallAsker<'c, 'a> {
     call: &'c mut Call<'a>,
     server: &'c str,
@@ -325,7 +324,7 @@ impl<'c, 'a> CallAsker<'c, 'a> {
     }
 }
 
-impl Asker for CallAsker<'_, '_> {
+impl RequestCaller for CallAsker<'_, '_> {
     fn time_left(&self) -> Duration {
         self.call.time_left_after(self.pondered)
     }

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use cleveragents_process::{contains_home, is_credential, refusal};
 use fs_err as fs;
 
-use crate::check::Broken;
+use crate::check::BrokenRule;
 use crate::definition::ServerDefinition;
-use crate::expand::in_home;
+use crate::resolve::in_home;
 
 /// Files that mark the directory of a package.
 const PACKAGES: &[&str] = &["package.json", "pyproject.toml", "pyvenv.cfg"];
@@ -80,7 +80,7 @@ impl ServerDefinition {
         &self,
         variables: &dyn Fn(&str) -> Option<String>,
         folder: &Path,
-    ) -> Result<ServerView, Broken> {
+    ) -> Result<ServerView, BrokenRule> {
         let known = |text: &String| {
             let mut text = text.clone();
             let expand = cleveragents_domain::yaml::Expand {
@@ -108,7 +108,7 @@ impl ServerDefinition {
 
 impl DeclaredPaths {
     /// Resolves the declared paths, and refuses those that cannot be granted.
-    pub(crate) fn view(&self) -> Result<ServerView, Broken> {
+    pub(crate) fn view(&self) -> Result<ServerView, BrokenRule> {
         let mut view = ServerView::default();
         for path in &self.write {
             let real = existing("write", path)?;
@@ -252,14 +252,14 @@ fn is_home(real: &Path) -> bool {
             .is_some_and(|home| fs::canonicalize(home).is_ok_and(|home| home == real))
 }
 
-fn existing(field: &'static str, path: &str) -> Result<PathBuf, Broken> {
+fn existing(field: &'static str, path: &str) -> Result<PathBuf, BrokenRule> {
     fs::canonicalize(in_home(path)).map_err(|_| {
         let fix = format!("create it, or remove it from `{field}`");
         broken(field, path, "does not exist", &fix)
     })
 }
 
-fn allowed(field: &'static str, path: &str, real: PathBuf) -> Result<PathBuf, Broken> {
+fn allowed(field: &'static str, path: &str, real: PathBuf) -> Result<PathBuf, BrokenRule> {
     let Some(reason) = refusal(&real) else {
         return Ok(real);
     };
@@ -276,8 +276,8 @@ fn allowed(field: &'static str, path: &str, real: PathBuf) -> Result<PathBuf, Br
     ))
 }
 
-fn broken(field: &'static str, path: &str, problem: &str, fix: &str) -> Broken {
-    Broken {
+fn broken(field: &'static str, path: &str, problem: &str, fix: &str) -> BrokenRule {
+    BrokenRule {
         field,
         message: format!("`{path}` of `{field}` {problem}"),
         fix: fix.to_owned(),

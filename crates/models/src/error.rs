@@ -156,7 +156,7 @@ impl ErrorKind {
                     suggest::model_show(model)
                 );
             }
-            Self::BadRequest => "the provider's message has the reason",
+            Self::BadRequest => "change the request as the message of the provider requires",
             Self::ContextTooLong => "shorten the conversation, or use a model that reads more",
             Self::ContentFiltered => "rephrase the request, or use another model",
             Self::Timeout => {

@@ -120,7 +120,7 @@ pub struct Usage {
 
 impl Usage {
     /// Whether the provider reported usage: no call uses zero tokens, so all-zero counts mean that none were reported.
-    pub fn is_told(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         *self != Self::default()
     }
 }

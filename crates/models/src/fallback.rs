@@ -14,25 +14,25 @@ use crate::price::Price;
 use crate::request::ChatRequest;
 
 /// An element of the chain: a model, or the reason why it cannot be opened.
-type Link = (ModelName, Result<Arc<dyn Model>, ModelError>);
+type ChainLink = (ModelName, Result<Arc<dyn Model>, ModelError>);
 
 /// Several models as one. It has the name of the first; each answer names the model that gave it.
 pub(crate) struct Fallback {
     name: ModelName,
-    links: Arc<[Link]>,
+    links: Arc<[ChainLink]>,
 }
 
 impl Fallback {
     /// Creates a chain. A first model that is invalid in itself (an unknown provider, for example) is an immediate
     /// error.
-    pub(crate) fn new(first: Link, rest: Vec<Link>) -> Result<Self, ModelError> {
+    pub(crate) fn new(first: ChainLink, rest: Vec<ChainLink>) -> Result<Self, ModelError> {
         let name = first.0.clone();
         if let Err(error) = &first.1
             && !error.kind().calls_for_fallback()
         {
             return Err(error.clone());
         }
-        let links: Vec<Link> = std::iter::once(first).chain(rest).collect();
+        let links: Vec<ChainLink> = std::iter::once(first).chain(rest).collect();
         let mut errors = links.iter().filter_map(|(_, opened)| opened.as_ref().err());
         if let Some(error) = errors.next()
             && errors.count() + 1 == links.len()
@@ -88,13 +88,13 @@ impl Model for Fallback {
             let mut failures = Vec::new();
             for (_, opened) in links.iter() {
                 let outcome = match opened {
-                    Err(error) => Err(Stop::Next(error.clone())),
+                    Err(error) => Err(AttemptEnd::Next(error.clone())),
                     Ok(model) => try_link(&**model, &request, &cancel, &failures, &outlet).await,
                 };
                 match outcome {
                     Ok(()) => return,
-                    Err(Stop::Final(error)) => return outlet.give(Err(error)).await,
-                    Err(Stop::Next(error)) => failures.push(error),
+                    Err(AttemptEnd::Final(error)) => return outlet.give(Err(error)).await,
+                    Err(AttemptEnd::Next(error)) => failures.push(error),
                 }
             }
             outlet.give(Err(all_failed(&name, failures))).await;
@@ -102,7 +102,7 @@ impl Model for Fallback {
     }
 }
 
-enum Stop {
+enum AttemptEnd {
     Final(ModelError),
     Next(ModelError),
 }
@@ -113,14 +113,14 @@ async fn try_link(
     cancel: &CancellationToken,
     failures: &[ModelError],
     outlet: &Outlet<Result<StreamEvent, ModelError>>,
-) -> Result<(), Stop> {
+) -> Result<(), AttemptEnd> {
     let name = model.name();
     let lacking = model.capabilities().lacking(request);
     // The requested model is always called, even if the catalogue says it lacks a capability: the catalogue may be
     // wrong, and the user did not agree to have the conversation sent elsewhere for that.
     if !lacking.is_empty() && !failures.is_empty() {
         let message = format!("the model lacks {}", lacking.join(" and "));
-        return Err(Stop::Next(ModelError::new(
+        return Err(AttemptEnd::Next(ModelError::new(
             ErrorKind::NotCapable,
             name,
             message,
@@ -157,12 +157,12 @@ async fn try_link(
                 outlet.give(Ok(StreamEvent::Retrying(retry))).await;
             }
             Ok(event) => outlet.give(Ok(event)).await,
-            Err(error) if error.kind().calls_for_fallback() => return Err(Stop::Next(error)),
-            Err(error) => return Err(Stop::Final(error)),
+            Err(error) if error.kind().calls_for_fallback() => return Err(AttemptEnd::Next(error)),
+            Err(error) => return Err(AttemptEnd::Final(error)),
         }
     }
     let message = "the answer ended before it was whole";
-    Err(Stop::Next(ModelError::new(
+    Err(AttemptEnd::Next(ModelError::new(
         ErrorKind::Interrupted,
         name,
         message,

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_says_nothing() {
+    fn an_empty_file_defines_no_model() {
         for text in ["", "# nothing yet\n", "models: {}\n"] {
             assert!(ModelFile::read("f", text).expect(text).models.is_empty());
         }

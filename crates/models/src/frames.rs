@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn events_lines_and_comments_are_told_apart() {
+    fn events_lines_and_comments_are_distinguished() {
         let text =
             ": hello\r\nevent: a\r\ndata: {\"x\":\r\ndata: 1}\r\n\r\nid: 7\n\ndata:é\n\ndata: rest";
         let found = cut(Framing::Events, text.as_bytes(), &[1000]);

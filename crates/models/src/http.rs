@@ -18,13 +18,13 @@ use crate::name::ModelName;
 use crate::secret::Secret;
 
 /// A request ready to be sent.
-pub(crate) struct Call {
+pub(crate) struct HttpCall {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
-impl Call {
+impl HttpCall {
     /// Creates a POST request with a JSON body.
     pub(crate) fn new(url: Url, body: &serde_json::Value) -> Self {
         let mut headers = HeaderMap::new();
@@ -99,7 +99,7 @@ impl Http {
     pub(crate) async fn send(
         &self,
         model: &ModelName,
-        call: Call,
+        call: HttpCall,
         limits: &Limits,
         wait: Duration,
     ) -> Result<Response, ModelError> {

@@ -37,9 +37,7 @@ impl ChatMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserPart {
-    /// A text.
     Text(String),
-    /// An image.
     Image {
         /// Media type, such as `image/png`.
         media_type: String,
@@ -99,7 +97,6 @@ pub struct ToolCall {
 /// Result of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// Id of the call.
     pub call_id: String,
     /// Content for the model.
     pub content: String,

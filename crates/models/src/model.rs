@@ -22,7 +22,7 @@ pub trait Model: Send + Sync {
     /// Supported features and limits.
     fn capabilities(&self) -> Capabilities;
 
-    /// Price; `None` when unknown. Where one of several models may answer, no call costs more than this.
+    /// Price, `None` if unknown. For a chain of fallback models: the highest price of the chain.
     fn price(&self) -> Option<Price>;
 
     /// Sends a request. The stream ends after [`StreamEvent::Finished`] or after an error, whichever comes first.
@@ -92,10 +92,10 @@ impl Default for Capabilities {
 }
 
 /// Default output token limit when none is configured.
-const USUAL_OUTPUT: u64 = 32_000;
+const DEFAULT_OUTPUT: u64 = 32_000;
 
 /// Default output token limit for a model whose limit is unknown.
-const UNKNOWN_OUTPUT: u64 = 8_192;
+const DEFAULT_OUTPUT_OF_UNKNOWN: u64 = 8_192;
 
 impl Capabilities {
     /// The output token limit to send: the configured one, or a default that leaves at least half of the context window
@@ -105,8 +105,8 @@ impl Capabilities {
         let wanted = configured.map_or_else(
             || {
                 let usual = match self.max_output {
-                    Some(_) => USUAL_OUTPUT,
-                    None => UNKNOWN_OUTPUT,
+                    Some(_) => DEFAULT_OUTPUT,
+                    None => DEFAULT_OUTPUT_OF_UNKNOWN,
                 };
                 let half = self.context_window.map_or(u64::MAX, |window| window / 2);
                 usual.min(half)
@@ -169,7 +169,7 @@ pub(crate) enum Estimate {
 pub(crate) fn estimated_tokens(request: &ChatRequest, estimate: Estimate) -> u64 {
     const TOKENS_PER_IMAGE: usize = 1_500;
     use crate::message::{ChatMessage, UserPart};
-    let said: usize = request
+    let text_bytes: usize = request
         .messages
         .iter()
         .map(|message| match message.as_ref() {
@@ -191,14 +191,14 @@ pub(crate) fn estimated_tokens(request: &ChatRequest, estimate: Estimate) -> u64
         .sum();
     let system: usize = request.system.iter().map(String::len).sum();
     let tokens = match estimate {
-        Estimate::Low => (said + system) / 8,
+        Estimate::Low => (text_bytes + system) / 8,
         Estimate::High => {
             let tools: usize = request
                 .tools
                 .iter()
                 .map(|tool| tool.description.len() + tool.input_schema.to_string().len())
                 .sum();
-            (said + system + tools) / 3 + request.images() * TOKENS_PER_IMAGE
+            (text_bytes + system + tools) / 3 + request.images() * TOKENS_PER_IMAGE
         }
     };
     tokens as u64
@@ -212,7 +212,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_a_request_needs_and_a_model_lacks_is_named() {
+    fn missing_capabilities_are_listed() {
         let nothing = Capabilities {
             tools: false,
             json_schema: false,

@@ -20,7 +20,7 @@ use crate::price::Price;
 use crate::redact::Redactor;
 use crate::request::ChatRequest;
 use crate::retry::Backend;
-use crate::wire::{self, Fault, Reply, Target, ToolNames};
+use crate::wire::{self, DecodeError, ErrorReply, Target, ToolNames};
 
 /// Maximum number of bytes read from a failed response.
 const LONGEST_FAILURE: usize = 64 * 1024;
@@ -29,9 +29,9 @@ const LONGEST_FAILURE: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A model at a provider.
-pub(crate) struct Remote(Arc<Inner>);
+pub(crate) struct Remote(Arc<ProviderModel>);
 
-struct Inner {
+struct ProviderModel {
     target: Target,
     price: Option<Price>,
     limits: Limits,
@@ -47,7 +47,7 @@ impl Remote {
         http: Arc<Http>,
         redactor: Redactor,
     ) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ProviderModel {
             target,
             price,
             limits,
@@ -80,10 +80,10 @@ impl Backend for Remote {
     }
 }
 
-type Events = Outlet<Result<StreamEvent, ModelError>>;
+type EventOutlet = Outlet<Result<StreamEvent, ModelError>>;
 
-impl Inner {
-    async fn run(&self, request: &ChatRequest, outlet: &Events) -> Result<(), ModelError> {
+impl ProviderModel {
+    async fn run(&self, request: &ChatRequest, outlet: &EventOutlet) -> Result<(), ModelError> {
         let (limits, name) = (&self.limits, &self.target.name);
         let names = ToolNames::new(&request.tools);
         let call = wire::write(&self.target, request, &names)?;
@@ -172,7 +172,7 @@ impl Inner {
         &self,
         response: &mut Response,
         answer: &mut Assembler,
-        outlet: &Events,
+        outlet: &EventOutlet,
     ) -> Result<(), ModelError> {
         let (framing, mut decoder) = wire::decoder(&self.target);
         let mut frames = Frames::new(framing);
@@ -196,7 +196,7 @@ impl Inner {
         }
         if let Some(frame) = frames.end() {
             // The rest of a cut stream is often half an event, which is not an error of its own.
-            if let Err(fault @ Fault::Reported(_)) = decoder.event(&frame, answer) {
+            if let Err(fault @ DecodeError::Reported(_)) = decoder.event(&frame, answer) {
                 return Err(self.fault(fault));
             }
             while let Some(event) = answer.next_event() {
@@ -232,7 +232,7 @@ impl Inner {
         }
         let body = serde_json::from_slice(&body)
             .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
-        let reply = Reply {
+        let reply = ErrorReply {
             status: Some(response.status().as_u16()),
             headers: Some(response.headers()),
             body,
@@ -240,17 +240,17 @@ impl Inner {
         wire::failure(&self.target, &reply, &self.redactor)
     }
 
-    fn fault(&self, fault: Fault) -> ModelError {
+    fn fault(&self, fault: DecodeError) -> ModelError {
         match fault {
-            Fault::Reported(body) => {
-                let reply = Reply {
+            DecodeError::Reported(body) => {
+                let reply = ErrorReply {
                     status: None,
                     headers: None,
                     body,
                 };
                 wire::failure(&self.target, &reply, &self.redactor)
             }
-            Fault::Malformed(message) => {
+            DecodeError::Malformed(message) => {
                 let message = self.redactor.text(&message).into_owned();
                 self.target.error(ErrorKind::Protocol, message)
             }

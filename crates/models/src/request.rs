@@ -25,7 +25,6 @@ pub struct ChatRequest {
     pub max_output_tokens: Option<u32>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Reasoning effort.
     pub reasoning_effort: Option<ReasoningEffort>,
     /// Further parameters by their usual names, such as `top_p`, `seed` or `stop`. Each wire format puts them where its
     /// provider expects them; they never replace a field of the request itself.

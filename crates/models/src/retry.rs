@@ -31,13 +31,13 @@ pub(crate) trait Backend: Send + Sync {
 }
 
 /// A model that retries failed attempts.
-pub(crate) struct Persistent {
+pub(crate) struct RetryingModel {
     backend: Arc<dyn Backend>,
     limits: Limits,
     policy: RetryPolicy,
 }
 
-impl Persistent {
+impl RetryingModel {
     pub(crate) fn new(backend: Arc<dyn Backend>, limits: Limits, policy: RetryPolicy) -> Self {
         Self {
             backend,
@@ -47,7 +47,7 @@ impl Persistent {
     }
 }
 
-impl Model for Persistent {
+impl Model for RetryingModel {
     fn name(&self) -> &ModelName {
         self.backend.name()
     }
@@ -174,7 +174,7 @@ fn settled(mut completion: Completion, backend: &dyn Backend, attempts: u32) -> 
     completion.attempts = attempts;
     if completion.cost_micro_usd.is_none() {
         let price = backend.price();
-        let price = price.filter(|price| completion.usage.is_told() || price.is_free());
+        let price = price.filter(|price| completion.usage.is_reported() || price.is_free());
         completion.cost_micro_usd = price.map(|price| price.cost(&completion.usage));
     }
     completion

@@ -1,9 +1,9 @@
-//! API keys: a type that cannot be printed, and the variables that may hold keys.
+//! API keys: a type that prints as `[REDACTED]`, and the variables that may hold keys.
 
 use std::fmt;
 
-/// An API key. It cannot be displayed, logged, compared or serialised; only [`Secret::expose`]
-/// returns it.
+/// An API key. Displays as `[REDACTED]` and cannot be serialised; only [`Secret::expose`] returns
+/// the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -74,7 +74,7 @@ mod tests {
     use super::read;
 
     #[test]
-    fn a_field_that_stands_twice_is_told_in_plain_words() {
+    fn a_duplicate_field_is_reported() {
         let error = read::<BTreeMap<String, u8>>("f.yaml", "a: 1\na: 2\n").expect_err("twice");
         assert_eq!(error.to_string(), "f.yaml:2:1: the field `a` occurs twice");
     }

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_called_is_refused_without_looking_it_up() {
+    fn forbidden_addresses_are_refused_without_dns() {
         let refused = |url| check(url, false).expect_err(url);
         for url in [
             "ftp://example.com",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_means_is_checked_too() {
+    fn resolved_addresses_are_checked_too() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -18,14 +18,14 @@ struct CancelState {
     cancelled: AtomicBool,
     listeners: Mutex<Vec<Arc<Mailbox>>>,
     children: Mutex<Vec<Weak<Self>>>,
-    hooks: Mutex<Hooks>,
+    hooks: Mutex<CancelHooks>,
 }
 
 /// Functions called when a handle is cancelled.
 #[derive(Default)]
-struct Hooks(Vec<Box<dyn FnOnce() + Send>>);
+struct CancelHooks(Vec<Box<dyn FnOnce() + Send>>);
 
-impl std::fmt::Debug for Hooks {
+impl std::fmt::Debug for CancelHooks {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} hooks", self.0.len())
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_end_is_called_once() {
+    fn cancel_hooks_are_called_once() {
         let (parent, calls) = (Cancel::new(), Arc::new(AtomicU32::new(0)));
         let count = |calls: &Arc<AtomicU32>| {
             let calls = Arc::clone(calls);

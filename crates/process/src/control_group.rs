@@ -24,11 +24,11 @@ const PREFIX: &str = "cleveragents-";
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Directory for groups, determined once.
-static PLACE: OnceLock<Option<Place>> = OnceLock::new();
+static PLACE: OnceLock<Option<GroupParent>> = OnceLock::new();
 
 /// A directory in which we may create groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct GroupParent {
     folder: PathBuf,
     limits_processes: bool,
     limits_memory: bool,
@@ -56,7 +56,7 @@ impl ControlGroup {
         Self::make_in(place.as_ref()?, limits).ok()
     }
 
-    fn make_in(place: &Place, limits: &Limits) -> io::Result<Self> {
+    fn make_in(place: &GroupParent, limits: &Limits) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let process = std::process::id();
         let began = began(process).unwrap_or(0);
@@ -188,7 +188,7 @@ fn began(process: u32) -> Option<u64> {
 }
 
 /// Finds the nearest group above that of a process in which groups with controllers can be created.
-fn find(process: &Path) -> Option<Place> {
+fn find(process: &Path) -> Option<GroupParent> {
     let groups = fs::read_to_string(process.join("cgroup")).ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let mounts = fs::read(process.join("mountinfo")).ok()?;
@@ -201,7 +201,7 @@ fn find(process: &Path) -> Option<Place> {
         .take_while(|folder| folder.starts_with(&at))
         .filter(|folder| is_writable(folder))
         .collect();
-    let both = |place: &Place| place.limits_processes && place.limits_memory;
+    let both = |place: &GroupParent| place.limits_processes && place.limits_memory;
     let mut places = above.iter().filter_map(|folder| enabled(folder));
     let ready = places.find(both);
     let made = || {
@@ -236,10 +236,10 @@ fn is_writable(folder: &Path) -> bool {
 }
 
 /// The limits that groups created in a directory can have.
-fn enabled(folder: &Path) -> Option<Place> {
+fn enabled(folder: &Path) -> Option<GroupParent> {
     let text = fs::read_to_string(folder.join("cgroup.subtree_control")).ok()?;
     let has = |name: &str| text.split_whitespace().any(|one| one == name);
-    let place = Place {
+    let place = GroupParent {
         folder: folder.to_owned(),
         limits_processes: has("pids"),
         limits_memory: has("memory"),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_hierarchy_or_the_right_to_write_there_is_no_place() {
+    fn without_a_writable_hierarchy_no_group_is_created() {
         let (hierarchy, process) = machine("none", "/others");
         describe(&hierarchy, "memory pids", "memory pids");
         fs::remove_file(hierarchy.join("cgroup.procs")).expect("removed");

@@ -138,7 +138,7 @@ pub struct Policy {
     /// Whether it may use the loopback interface of a network of its own while it may not use the
     /// machine's. Where it cannot have its own network, it has no loopback either.
     pub loopback: bool,
-    /// What to do on a machine that cannot enforce this.
+    /// Behaviour on a machine that cannot enforce this.
     pub when_missing: WhenMissing,
     /// Layers to use. All of them, except in tests of single layers.
     #[doc(hidden)]
@@ -171,7 +171,6 @@ pub enum WhenMissing {
 pub struct Layers {
     /// Namespaces and read-only mounts.
     pub isolation: Isolation,
-    /// Landlock.
     pub landlock: bool,
     /// System call filter.
     pub seccomp: bool,
@@ -191,7 +190,6 @@ impl Default for Layers {
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Isolation {
-    /// None.
     None,
     /// All except the process namespace, where `/proc` cannot be mounted again.
     WithoutProcesses,

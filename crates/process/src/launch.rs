@@ -3,7 +3,7 @@
 use crate::fork_server::{self, Stage};
 use crate::invocation::{Input, Invocation, Output};
 use crate::outcome::Stream;
-use crate::pipes::{Capture, Feed, Tap};
+use crate::pipes::{Capture, InputFeed, OutputCallback};
 use crate::wire::{self, Plan};
 use rustix::fs::{
     FileType, MemfdFlags, SealFlags, fcntl_add_seals, fstat, fstatfs, makedev, memfd_create,
@@ -48,12 +48,12 @@ pub(crate) struct Streams {
     /// Destinations of captured streams that are forwarded instead of kept.
     forward: [Option<File>; 2],
     /// Copies our own input to the command's.
-    pub(crate) feed: Option<Feed>,
+    pub(crate) feed: Option<InputFeed>,
 }
 
 /// Method of passing one of our streams to a confined command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Handing {
+enum StreamPassing {
     /// Directly: a terminal, or an unnamed pipe or socket. It leads to no file.
     Direct,
     /// It is the null device.
@@ -62,7 +62,7 @@ enum Handing {
     Piped,
 }
 
-impl Handing {
+impl StreamPassing {
     fn for_stream(stream: BorrowedFd<'_>) -> Self {
         const NAMELESS_PIPES: u64 = 0x5049_5045;
         let Ok(file) = fstat(stream) else {
@@ -88,7 +88,7 @@ pub(crate) fn reads_nothing(invocation: &Invocation) -> bool {
     match invocation.input {
         Input::Nothing => true,
         Input::Bytes(_) => false,
-        Input::Inherit => Handing::for_stream(io::stdin().as_fd()) == Handing::Null,
+        Input::Inherit => StreamPassing::for_stream(io::stdin().as_fd()) == StreamPassing::Null,
     }
 }
 
@@ -102,9 +102,9 @@ impl Streams {
             Input::Inherit => {
                 let stdin = io::stdin();
                 let own = stdin.as_fd().try_clone_to_owned()?;
-                if is_confined && Handing::for_stream(stdin.as_fd()) == Handing::Piped {
+                if is_confined && StreamPassing::for_stream(stdin.as_fd()) == StreamPassing::Piped {
                     let (input, sink) = io::pipe()?;
-                    feed = Some(Feed::new(own.into(), sink)?);
+                    feed = Some(InputFeed::new(own.into(), sink)?);
                     input.into()
                 } else {
                     own
@@ -134,7 +134,7 @@ impl Streams {
         let output = stdout.as_fd().try_clone_to_owned()?;
         let errors = stderr.as_fd().try_clone_to_owned()?;
         let is_piped = |stream: &OwnedFd| {
-            is_confined && Handing::for_stream(stream.as_fd()) != Handing::Direct
+            is_confined && StreamPassing::for_stream(stream.as_fd()) != StreamPassing::Direct
         };
         let (pipes_output, pipes_errors) = (is_piped(&output), is_piped(&errors));
         let is_same = pipes_output && pipes_errors && same_file(&output, &errors);
@@ -184,7 +184,7 @@ impl Streams {
     pub(crate) fn captures<'a>(
         &mut self,
         limit: u64,
-        tap: Option<Tap<'a>>,
+        tap: Option<OutputCallback<'a>>,
     ) -> io::Result<(Capture<'a>, Capture<'a>)> {
         let [output, errors] = self.forward.each_mut().map(Option::take);
         let stdout = Capture::new(self.stdout.take(), limit, Stream::Output, tap, output)?;

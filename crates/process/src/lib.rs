@@ -55,4 +55,4 @@ pub use readable::{
 };
 pub use run::{run, run_tapped};
 pub use stage::stage_main;
-pub use start::{Errors, Pipes, Running, start};
+pub use start::{Pipes, RunningProcess, StderrCallback, start};

@@ -23,7 +23,6 @@ pub struct CommandResult {
     pub enforced: Enforcement,
 }
 
-/// A captured stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CapturedStream {
     /// Beginning of the stream, up to the limit.
@@ -195,7 +194,6 @@ impl fmt::Display for EnforcedLimit {
 pub enum Layer<T> {
     /// Not requested.
     NotAsked,
-    /// In force.
     InForce(T),
     /// Requested, but not or not completely in force, for this reason.
     Missing(String),
@@ -227,13 +225,11 @@ pub enum Tree {
 pub enum Namespace {
     /// User namespace: it contains only the calling user.
     User,
-    /// Mounts.
     Mount,
     /// Processes.
     Process,
     /// System V and POSIX message queues, semaphores and shared memory.
     Ipc,
-    /// The host name.
     HostName,
     /// Network devices and addresses.
     Network,

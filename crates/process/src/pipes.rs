@@ -18,7 +18,7 @@ const CHUNK: usize = 64 << 10;
 const TURNS: usize = 16;
 
 /// Callback for each piece of output as it arrives.
-pub(crate) type Tap<'a> = &'a dyn Fn(Stream, &[u8]);
+pub(crate) type OutputCallback<'a> = &'a dyn Fn(Stream, &[u8]);
 
 /// A stream that is kept up to a limit.
 pub(crate) struct Capture<'a> {
@@ -26,7 +26,7 @@ pub(crate) struct Capture<'a> {
     limit: u64,
     captured: CapturedStream,
     stream: Stream,
-    tap: Option<Tap<'a>>,
+    tap: Option<OutputCallback<'a>>,
     /// Destination of the stream, instead of keeping it.
     forward: Option<File>,
 }
@@ -37,7 +37,7 @@ impl<'a> Capture<'a> {
         reader: Option<PipeReader>,
         limit: u64,
         stream: Stream,
-        tap: Option<Tap<'a>>,
+        tap: Option<OutputCallback<'a>>,
         forward: Option<File>,
     ) -> io::Result<Self> {
         if let Some(reader) = &reader {
@@ -98,7 +98,7 @@ impl<'a> Capture<'a> {
 }
 
 /// Copies our input to a confined command, which must not have the file itself.
-pub(crate) struct Feed {
+pub(crate) struct InputFeed {
     source: File,
     /// Closed when there is nothing more to read.
     sink: Option<PipeWriter>,
@@ -107,7 +107,7 @@ pub(crate) struct Feed {
     is_over: bool,
 }
 
-impl Feed {
+impl InputFeed {
     /// Reads from `source`, writes to `sink`.
     pub(crate) fn new(source: File, sink: PipeWriter) -> io::Result<Self> {
         fcntl_setfl(&sink, OFlags::NONBLOCK)?;
@@ -181,7 +181,7 @@ pub(crate) enum Event {
 pub(crate) struct Watch<'a> {
     pub(crate) stdout: Capture<'a>,
     pub(crate) stderr: Capture<'a>,
-    pub(crate) feed: Option<Feed>,
+    pub(crate) feed: Option<InputFeed>,
     listener: Listener,
     deadline: Option<Instant>,
     stopping: bool,
@@ -192,7 +192,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn new(
         stdout: Capture<'a>,
         stderr: Capture<'a>,
-        feed: Option<Feed>,
+        feed: Option<InputFeed>,
         listener: Listener,
         time: Option<Duration>,
     ) -> Self {
@@ -229,7 +229,7 @@ impl<'a> Watch<'a> {
                 PollFd::from_borrowed_fd(watched, PollFlags::IN),
                 PollFd::new(&self.listener, PollFlags::IN),
             ];
-            let has_feed = match self.feed.as_ref().and_then(Feed::watched) {
+            let has_feed = match self.feed.as_ref().and_then(InputFeed::watched) {
                 Some(watched) => {
                     fds.push(watched);
                     true

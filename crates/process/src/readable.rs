@@ -210,7 +210,7 @@ const FRESH: Duration = Duration::from_secs(10);
 static HIDDEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The readable base of all commands, and the time it was computed.
-static BASE: Mutex<Option<(Instant, Arc<Base>)>> = Mutex::new(None);
+static BASE: Mutex<Option<(Instant, Arc<BaseView>)>> = Mutex::new(None);
 
 /// Hides a file or directory from every confined command that this process starts, even where a policy declares a
 /// directory that contains it: the home of the program, its database, its keys. Directories below it that a policy
@@ -386,13 +386,13 @@ pub(crate) struct View {
 
 /// Paths that every command may read.
 #[derive(Debug, Default)]
-struct Base {
+struct BaseView {
     readable: Vec<PathBuf>,
     links: BTreeSet<(PathBuf, PathBuf)>,
     masked: Vec<PathBuf>,
 }
 
-impl Base {
+impl BaseView {
     fn find() -> Self {
         let mut base = Self::default();
         for path in SYSTEM {
@@ -541,7 +541,7 @@ pub(crate) fn resolve(
     policy: &Policy,
     writable: &[PathBuf],
 ) -> Result<View, ProcessError> {
-    let base = Base::current();
+    let base = BaseView::current();
     let mut links = base.links.clone();
     let mut readable = base.readable.clone();
     let mut declared = Vec::new();
@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_contained_is_left_out_unless_a_mask_is_between() {
+    fn contained_paths_are_omitted_unless_masked() {
         let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
         let view = arrange(
             paths(&[

@@ -10,7 +10,7 @@ use crate::launch::{self, PipeEnds, Streams};
 use crate::outcome::{
     CapturedStream, CommandResult, Ending, EnforcedLimit, Enforcement, Stream, Tree,
 };
-use crate::pipes::{Event, Tap, Watch};
+use crate::pipes::{Event, OutputCallback, Watch};
 use crate::wire::{self, Confinement, Order, Plan, Report};
 use crate::{direct, policy};
 use rustix::io::Errno;
@@ -57,7 +57,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Attempt<'a> {
     pub(crate) invocation: &'a Invocation,
     cancel: &'a Cancel,
-    pub(crate) tap: Option<Tap<'a>>,
+    pub(crate) tap: Option<OutputCallback<'a>>,
     /// Pipes for the command's input and output, until the command has them.
     pub(crate) piped: RefCell<Option<PipeEnds>>,
     /// Called once the command runs.
@@ -66,7 +66,7 @@ pub(crate) struct Attempt<'a> {
     begun: Instant,
 }
 
-enum Outcome {
+enum AttemptResult {
     CommandResult(Box<CommandResult>),
     NotIsolated { step: String, errno: Errno },
 }
@@ -109,11 +109,11 @@ impl<'a> Attempt<'a> {
                 self.staged(program, &plan, group.as_ref())?,
                 &mut confinement,
             ) {
-                (Outcome::CommandResult(finished), _) => return Ok(*finished),
-                (Outcome::NotIsolated { step, errno }, Some(confinement)) => {
+                (AttemptResult::CommandResult(finished), _) => return Ok(*finished),
+                (AttemptResult::NotIsolated { step, errno }, Some(confinement)) => {
                     confinement.weaken(&step, errno);
                 }
-                (Outcome::NotIsolated { step, errno }, None) => {
+                (AttemptResult::NotIsolated { step, errno }, None) => {
                     return Err(self.cannot(&step, errno));
                 }
             }
@@ -161,7 +161,7 @@ impl<'a> Attempt<'a> {
         program: &Path,
         plan: &Plan,
         group: Option<&ControlGroup>,
-    ) -> Result<Outcome, ProcessError> {
+    ) -> Result<AttemptResult, ProcessError> {
         let starting = |error| self.cannot("starting its supervisor", error);
         let (streams, watch) = self.streams()?;
         // Without the entrance, only the limits that need no group apply.
@@ -170,7 +170,7 @@ impl<'a> Attempt<'a> {
         drop(entrance);
         // From here on only the command has its ends.
         drop(streams);
-        let mut following = Following {
+        let mut following = StageFollower {
             attempt: self,
             stage,
             watch,
@@ -250,7 +250,7 @@ impl<'a> Attempt<'a> {
 }
 
 /// A first stage being followed to its end.
-struct Following<'a> {
+struct StageFollower<'a> {
     attempt: &'a Attempt<'a>,
     stage: Stage,
     watch: Watch<'a>,
@@ -261,7 +261,7 @@ struct Following<'a> {
 }
 
 /// Last message of a stage.
-enum Last {
+enum FinalMessage {
     Ended {
         ending: Ending,
         leftovers: usize,
@@ -276,12 +276,14 @@ enum Last {
     Lost,
 }
 
-impl Following<'_> {
-    fn follow(&mut self) -> Last {
+impl StageFollower<'_> {
+    fn follow(&mut self) -> FinalMessage {
         loop {
             let event = match self.watch.next(self.stage.control.as_fd()) {
                 Ok(event) => event,
-                Err(error) => return Last::Failed(self.attempt.cannot("watching it", error)),
+                Err(error) => {
+                    return FinalMessage::Failed(self.attempt.cannot("watching it", error));
+                }
             };
             match event {
                 Event::Ready => match wire::receive::<Report>(&self.stage.control) {
@@ -290,9 +292,9 @@ impl Following<'_> {
                         self.attempt.report_started();
                     }
                     Ok(Some(report)) => return self.last(report),
-                    Ok(None) | Err(_) => return Last::Lost,
+                    Ok(None) | Err(_) => return FinalMessage::Lost,
                 },
-                Event::TimedOut if self.ending.is_some() => return Last::Lost,
+                Event::TimedOut if self.ending.is_some() => return FinalMessage::Lost,
                 Event::TimedOut => self.stop(Ending::TimedOut),
                 Event::Cancelled => self.stop(Ending::Cancelled),
                 Event::Signals(signals) => {
@@ -312,46 +314,48 @@ impl Following<'_> {
         let _unless_gone = shutdown(&self.stage.control, Shutdown::Write);
     }
 
-    fn last(&self, report: Report) -> Last {
+    fn last(&self, report: Report) -> FinalMessage {
         let program = || self.attempt.invocation.program.clone();
         match report {
             Report::Ended {
                 ending,
                 leftovers,
                 exceeded,
-            } => Last::Ended {
+            } => FinalMessage::Ended {
                 ending,
                 leftovers,
                 exceeded,
             },
-            Report::NotIsolated { step, errno } => Last::NotIsolated {
+            Report::NotIsolated { step, errno } => FinalMessage::NotIsolated {
                 step,
                 errno: Errno::from_raw_os_error(errno),
             },
-            Report::Refused(enforced) => Last::Failed(ProcessError::ConfinementUnavailable {
-                program: program(),
-                missing: enforced.missing(),
-            }),
-            Report::NotFound => Last::Failed(self.attempt.not_found()),
-            Report::NotStarted { step, errno } => {
-                Last::Failed(self.attempt.cannot(&step, Errno::from_raw_os_error(errno)))
+            Report::Refused(enforced) => {
+                FinalMessage::Failed(ProcessError::ConfinementUnavailable {
+                    program: program(),
+                    missing: enforced.missing(),
+                })
             }
-            Report::Started(_) => Last::Lost,
+            Report::NotFound => FinalMessage::Failed(self.attempt.not_found()),
+            Report::NotStarted { step, errno } => {
+                FinalMessage::Failed(self.attempt.cannot(&step, Errno::from_raw_os_error(errno)))
+            }
+            Report::Started(_) => FinalMessage::Lost,
         }
     }
 
     /// Waits for the stage itself, and ensures that it ends.
-    fn finish(self, last: Last) -> Result<Outcome, ProcessError> {
-        if matches!(last, Last::Lost | Last::Failed(_)) {
+    fn finish(self, last: FinalMessage) -> Result<AttemptResult, ProcessError> {
+        if matches!(last, FinalMessage::Lost | FinalMessage::Failed(_)) {
             let _unless_gone = shutdown(&self.stage.control, Shutdown::Write);
         }
-        if matches!(last, Last::Lost) {
+        if matches!(last, FinalMessage::Lost) {
             self.stage.kill();
         }
         // If waiting fails, the report has to suffice.
         let _ended = self.stage.wait();
         match last {
-            Last::Ended {
+            FinalMessage::Ended {
                 ending,
                 leftovers,
                 exceeded,
@@ -364,11 +368,13 @@ impl Following<'_> {
                 let finished = self
                     .attempt
                     .finished(self.watch, ending, leftovers, exceeded, enforced);
-                Ok(Outcome::CommandResult(Box::new(finished)))
+                Ok(AttemptResult::CommandResult(Box::new(finished)))
             }
-            Last::NotIsolated { step, errno } => Ok(Outcome::NotIsolated { step, errno }),
-            Last::Failed(error) => Err(error),
-            Last::Lost => Err(ProcessError::SupervisorLost {
+            FinalMessage::NotIsolated { step, errno } => {
+                Ok(AttemptResult::NotIsolated { step, errno })
+            }
+            FinalMessage::Failed(error) => Err(error),
+            FinalMessage::Lost => Err(ProcessError::SupervisorLost {
                 program: self.attempt.invocation.program.clone(),
             }),
         }

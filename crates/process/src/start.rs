@@ -15,11 +15,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Callback for the standard error of a started program, piece by piece.
-pub type Errors = Box<dyn Fn(&[u8]) + Send>;
+pub type StderrCallback = Box<dyn Fn(&[u8]) + Send>;
 
 /// A running program. Dropping it kills the program with all its descendants.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProcess {
     cancel: Cancel,
     ended: Receiver<()>,
     keeper: Option<JoinHandle<Result<CommandResult, ProcessError>>>,
@@ -36,7 +36,10 @@ pub struct Pipes {
 
 /// Starts a program and returns once it runs. Its input and output are pipes, whatever the
 /// invocation says; its standard error goes to `errors` and is not kept.
-pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pipes), ProcessError> {
+pub fn start(
+    mut invocation: Invocation,
+    errors: StderrCallback,
+) -> Result<(RunningProcess, Pipes), ProcessError> {
     // A session of its own, as for captured commands.
     invocation.output = Output::Capture;
     invocation.limits.output_bytes = 0;
@@ -55,7 +58,7 @@ pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pip
     let cancel = Cancel::new();
     let (started, starts) = mpsc::sync_channel(1);
     let (ends, ended) = mpsc::sync_channel(1);
-    let keeper = Keeper {
+    let keeper = ProgramThread {
         invocation: invocation.clone(),
         piped,
         errors,
@@ -67,7 +70,7 @@ pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pip
         .name("process-keeper".to_owned())
         .spawn(move || keeper.keep())
         .map_err(|error| cannot("starting its keeper", error))?;
-    let mut running = Running {
+    let mut running = RunningProcess {
         cancel,
         ended,
         keeper: Some(thread),
@@ -83,16 +86,16 @@ pub fn start(mut invocation: Invocation, errors: Errors) -> Result<(Running, Pip
 }
 
 /// Data of the thread that runs a program.
-struct Keeper {
+struct ProgramThread {
     invocation: Invocation,
     piped: PipeEnds,
-    errors: Errors,
+    errors: StderrCallback,
     cancel: Cancel,
     started: SyncSender<()>,
     ends: SyncSender<()>,
 }
 
-impl Keeper {
+impl ProgramThread {
     fn keep(self) -> Result<CommandResult, ProcessError> {
         let Self {
             invocation,
@@ -116,7 +119,7 @@ impl Keeper {
     }
 }
 
-impl Running {
+impl RunningProcess {
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.keeper.as_ref().is_none_or(JoinHandle::is_finished)
@@ -142,7 +145,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         self.cancel.cancel();
         if let Some(keeper) = self.keeper.take() {

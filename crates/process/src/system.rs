@@ -66,9 +66,9 @@ pub(crate) fn raise_loopback() -> io::Result<()> {
 /// `IFF_UP` and `IFF_RUNNING`.
 const INTERFACE_UP: libc::c_short = 0x41;
 
-/// How far a change of mounts reaches.
+/// Scope of a change of mounts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum MountScope {
     /// The mount itself.
     One,
     /// The mount and all below it.
@@ -76,7 +76,7 @@ pub(crate) enum Reach {
 }
 
 /// Makes the mount at `target` read-only, or writable again.
-pub(crate) fn set_read_only(target: &CStr, reach: Reach, read_only: bool) -> io::Result<()> {
+pub(crate) fn set_read_only(target: &CStr, reach: MountScope, read_only: bool) -> io::Result<()> {
     let mut attributes = libc::mount_attr {
         attr_set: 0,
         attr_clr: 0,
@@ -88,7 +88,7 @@ pub(crate) fn set_read_only(target: &CStr, reach: Reach, read_only: bool) -> io:
     } else {
         attributes.attr_clr = libc::MOUNT_ATTR_RDONLY;
     }
-    let flags = if reach == Reach::Beneath {
+    let flags = if reach == MountScope::Beneath {
         libc::AT_RECURSIVE
     } else {
         0

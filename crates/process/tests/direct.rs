@@ -49,7 +49,7 @@ fn the_group_dies_at_the_time_limit() {
 }
 
 #[test]
-fn what_left_the_group_is_not_waited_for() {
+fn processes_that_left_the_group_are_not_waited_for() {
     let finished = run(&sh("setsid sleep 2 & echo started"), &Cancel::new()).expect("it starts");
     assert_eq!(finished.stdout.bytes, b"started\n");
     assert!(finished.elapsed < Duration::from_secs(2));

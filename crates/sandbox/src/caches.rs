@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use cleveragents_domain::{ContentHash, FileKind, FileMode, TreePath};
 use cleveragents_process::{home_folder, is_clean, toolchain_environment};
 
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::scoped_dir::{Root, Stat};
 
 /// A cleanup removes the caches of projects that were unused for this long.
@@ -74,7 +74,7 @@ impl ProjectCaches {
             self.project.as_os_str().as_bytes(),
         );
         let root = Root::open(&files).during("opening", &files)?;
-        let sources = Sources::find();
+        let sources = UserCaches::find();
         let seeded = self.folder.join("seeded");
         if !sources.are_seeded(&seeded) {
             // Written before the sources are read: later downloads of the user are newer than this file.
@@ -135,7 +135,7 @@ pub fn folder_bytes(folder: &Path) -> u64 {
 }
 
 /// Environment variables that point package managers to `files`.
-fn variables(files: &Path, sources: &Sources, network: bool) -> Vec<(OsString, OsString)> {
+fn variables(files: &Path, sources: &UserCaches, network: bool) -> Vec<(OsString, OsString)> {
     let mut variables: Vec<(OsString, OsString)> = [
         ("CARGO_HOME", "cargo"),
         ("npm_config_cache", "npm"),
@@ -171,7 +171,7 @@ fn variables(files: &Path, sources: &Sources, network: bool) -> Vec<(OsString, O
 
 /// Form of the files in a mirrored tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaf {
+enum MirrorForm {
     /// A link to the user's file or folder.
     Link,
     /// A copy of the user's file, because the package manager appends to it.
@@ -180,13 +180,13 @@ enum Leaf {
 
 /// Existing caches of the user.
 #[derive(Debug, Default)]
-struct Sources {
+struct UserCaches {
     cargo: Option<PathBuf>,
     go_modules: Option<PathBuf>,
     npm: Option<PathBuf>,
 }
 
-impl Sources {
+impl UserCaches {
     fn find() -> Self {
         let mut sources = Self {
             npm: home_folder(".npm/_cacache"),
@@ -255,7 +255,7 @@ impl Sources {
             ];
             for (part, depth) in parts {
                 let target = tree_path(&format!("cargo/{part}"))?;
-                mirror(&cargo.join(part), root, &target, depth, Leaf::Link)?;
+                mirror(&cargo.join(part), root, &target, depth, MirrorForm::Link)?;
             }
             for name in ["config.toml", "config"] {
                 let settings = cargo.join(name);
@@ -266,8 +266,10 @@ impl Sources {
             }
         }
         if let Some(npm) = &self.npm {
-            for (part, depth, leaf) in [("content-v2", 3, Leaf::Link), ("index-v5", 2, Leaf::Copy)]
-            {
+            for (part, depth, leaf) in [
+                ("content-v2", 3, MirrorForm::Link),
+                ("index-v5", 2, MirrorForm::Copy),
+            ] {
                 let target = tree_path(&format!("npm/_cacache/{part}"))?;
                 mirror(&npm.join(part), root, &target, depth, leaf)?;
             }
@@ -305,7 +307,7 @@ fn mirror(
     root: &Root,
     target: &TreePath,
     depth: usize,
-    leaf: Leaf,
+    leaf: MirrorForm,
 ) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(source) else {
         return Ok(());
@@ -326,12 +328,12 @@ fn mirror(
         }
         if !existing.contains_key(name.as_bytes()) {
             match leaf {
-                Leaf::Link => link(root, &path, &entry.path())?,
-                Leaf::Copy if kind.is_file() => {
+                MirrorForm::Link => link(root, &path, &entry.path())?,
+                MirrorForm::Copy if kind.is_file() => {
                     let mut content = File::open(entry.path())?;
                     root.write_file(&path, FileMode::REGULAR, &mut content)?;
                 }
-                Leaf::Copy => {}
+                MirrorForm::Copy => {}
             }
         }
         found.insert(name.as_bytes().to_vec());
@@ -351,9 +353,9 @@ fn mirror(
 mod tests {
     use super::*;
 
-    struct Place(tempfile::TempDir);
+    struct TempFolder(tempfile::TempDir);
 
-    impl Place {
+    impl TempFolder {
         fn new() -> Self {
             Self(tempfile::tempdir().expect("a folder"))
         }
@@ -373,8 +375,8 @@ mod tests {
             Root::open(&self.path("files")).expect("a root")
         }
 
-        fn sources(&self) -> Sources {
-            Sources {
+        fn sources(&self) -> UserCaches {
+            UserCaches {
                 cargo: Some(self.path("user/.cargo")),
                 npm: Some(self.path("user/.npm/_cacache")),
                 go_modules: None,
@@ -384,7 +386,7 @@ mod tests {
 
     #[test]
     fn downloaded_crates_are_found_and_credentials_are_not() {
-        let place = Place::new();
+        let place = TempFolder::new();
         place.write("user/.cargo/registry/cache/index/a-1.crate", "crate");
         place.write("user/.cargo/registry/src/index/a-1/lib.rs", "code");
         place.write("user/.cargo/credentials.toml", "token = 'PLANTED'");
@@ -412,8 +414,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_package_manager_appends_to_is_a_copy() {
-        let place = Place::new();
+    fn append_only_files_of_package_managers_are_copied() {
+        let place = TempFolder::new();
         place.write("user/.npm/_cacache/index-v5/aa/bb/entry", "one\n");
         place.write(
             "user/.npm/_cacache/content-v2/sha512/aa/bb/content",
@@ -430,7 +432,7 @@ mod tests {
 
     #[test]
     fn links_to_what_the_user_removed_go() {
-        let place = Place::new();
+        let place = TempFolder::new();
         let name = "user/.cargo/registry/cache/index/a-1.crate";
         place.write(name, "crate");
         let root = place.root();
@@ -443,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_link_that_a_command_left_leads_nowhere() {
-        let place = Place::new();
+        let place = TempFolder::new();
         place.write("user/.cargo/bin/tool", "program");
         let root = place.root();
         fs::create_dir(place.path("outside")).expect("made");
@@ -459,7 +461,7 @@ mod tests {
 
     #[test]
     fn caches_are_seeded_again_when_the_user_downloads_something() {
-        let place = Place::new();
+        let place = TempFolder::new();
         place.write("user/.cargo/registry/cache/index/a-1.crate", "crate");
         let (sources, seeded) = (place.sources(), place.path("seeded"));
         assert!(!sources.are_seeded(&seeded));
@@ -477,7 +479,7 @@ mod tests {
 
     #[test]
     fn unused_caches_are_known_by_their_age() {
-        let place = Place::new();
+        let place = TempFolder::new();
         let caches = ProjectCaches::new(&place.path("caches"), Path::new("/project"));
         caches.prepare(false).expect("prepared");
         fs::write(caches.files().join("entry"), [0_u8; 100]).expect("written");

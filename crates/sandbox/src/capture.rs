@@ -10,14 +10,14 @@ use std::path::Path;
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
 
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::manifest::{Manifest, PathRecord, write_first};
 use crate::objects::Objects;
 use crate::own_temporary::{is_abandoned, is_being_written};
 use crate::scan::Extent;
+use crate::scan_cancel::ScanCancel;
 use crate::scoped_dir::{Root, Stat};
 use crate::state::read_own_state;
-use crate::stop::Stop;
 
 /// A changed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) fn capture(
     mut manifest: Manifest,
     base: &dyn BaseContent,
     objects: &mut Objects,
-    stop: &Stop,
+    stop: &ScanCancel,
 ) -> Result<CaptureResult, Error> {
     let moment = now();
     let found = manifest

@@ -12,7 +12,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::kill_points;
 use crate::objects::hash_of;
 use crate::scoped_dir::Root;
@@ -309,7 +309,7 @@ impl DatabaseChange {
     /// Replaces the content in one transaction if it is still the expected content.
     fn carry(&self, expected: ContentHash, from: &Path, wanted: ContentHash) -> Result<(), Error> {
         let wrong = failed(&self.location);
-        let watch = Watch::new(&self.location)?;
+        let watch = WriteDetector::new(&self.location)?;
         let before = watch.version()?;
         let found = digest(&self.location, &self.temporary)?;
         if found == wanted {
@@ -357,7 +357,7 @@ impl DatabaseChange {
 }
 
 /// Detects writes by other processes to a database, also while our own writer blocks readers.
-struct Watch {
+struct WriteDetector {
     /// Stays open to the end: closing any handle of a file releases the locks that SQLite holds on
     /// it.
     file: std::fs::File,
@@ -365,7 +365,7 @@ struct Watch {
     path: PathBuf,
 }
 
-impl Watch {
+impl WriteDetector {
     fn new(path: &Path) -> Result<Self, Error> {
         Ok(Self {
             connection: open_to_read(path)?,

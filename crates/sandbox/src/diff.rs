@@ -6,7 +6,7 @@ use cleveragents_domain::{FileKind, FileMode, FileState};
 
 use crate::apply::LONGEST_PATH;
 use crate::capture::Change;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::git::Git;
 use crate::member::Member;
 use crate::objects::Objects;

@@ -149,11 +149,11 @@ fn some(problems: &[(TreePath, String)]) -> String {
 }
 
 /// Adds the attempted operation to an error of the operating system.
-pub(crate) trait During<T> {
+pub(crate) trait PathContext<T> {
     fn during(self, action: &'static str, path: &std::path::Path) -> Result<T, Error>;
 }
 
-impl<T, E: Into<std::io::Error>> During<T> for Result<T, E> {
+impl<T, E: Into<std::io::Error>> PathContext<T> for Result<T, E> {
     fn during(self, action: &'static str, path: &std::path::Path) -> Result<T, Error> {
         self.map_err(|source| Error::Files {
             action,

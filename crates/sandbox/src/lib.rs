@@ -21,27 +21,27 @@ mod objects;
 mod own_temporary;
 mod path_text;
 mod readable;
-mod regular;
+mod regular_file;
 mod restore;
 mod scan;
+mod scan_cancel;
 mod scoped_dir;
 mod server;
 mod state;
-mod stop;
 
 pub use by_products::is_by_product;
 pub use caches::{CacheUsage, ProjectCaches, UNUSED_CACHES, folder_bytes};
 pub use capture::Change;
 pub use diff::patch;
 pub use error::Error;
-pub use git::{Git, GitBase, GitOutput, Landing, StreamedOutput};
+pub use git::{BranchUpdate, Git, GitBase, GitOutput, StreamedOutput};
 pub use member::{Base, Capture, Folders, Member, Source};
 pub use objects::LARGEST_KEPT;
 pub use own_temporary::is_own_temporary;
-pub use regular::{Links, read_regular};
-pub use scoped_dir::{Existing, Root, Stat};
+pub use regular_file::{Links, read_regular};
+pub use scan_cancel::ScanCancel;
+pub use scoped_dir::{ExistingTarget, Root, Stat};
 pub use server::{Connection, QueryResult, SCRIPT, Servers, StatementRun};
-pub use stop::Stop;
 
 /// Removes a folder with its content, even if its folders are not writable. Succeeds if the folder does
 /// not exist.

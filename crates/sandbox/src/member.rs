@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::capture::{
     BaseContent, CaptureResult, Change, capture, capture_paths, write_first_manifest,
 };
-use crate::copy::{Original, copy_tree, split_file};
+use crate::copy::{CopyOriginal, copy_tree, split_file};
 use crate::database;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::git::{
     CommittedContent, GitBase, create_worktree, included_edits, is_read_by_git, open_checkout,
     remove_worktree, unstage_edits, write_link, write_list,
@@ -23,9 +23,9 @@ use crate::objects::Objects;
 use crate::readable::open_own;
 use crate::restore::{restore, wanted};
 use crate::scan::Extent;
+use crate::scan_cancel::ScanCancel;
 use crate::scoped_dir::Root;
 use crate::server::SCRIPT;
-use crate::stop::Stop;
 
 /// Starting point of the copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,6 @@ pub enum Base {
 pub enum Source {
     /// The root of a git repository.
     Git,
-    /// A directory.
     Directory,
     /// A single file.
     File,
@@ -398,7 +397,7 @@ impl Member {
             return Ok(());
         }
         let real = self.real_root()?;
-        let original = Original {
+        let original = CopyOriginal {
             root: &real,
             manifest: &self.original_place(),
         };
@@ -461,7 +460,7 @@ impl Member {
 
     /// Finds every change since the manifest. `recent` are the history entries that the manifest does
     /// not include yet. `stop` may cancel the scan; then nothing is recorded.
-    pub fn capture(&self, recent: &[Change], stop: &Stop) -> Result<Capture, Error> {
+    pub fn capture(&self, recent: &[Change], stop: &ScanCancel) -> Result<Capture, Error> {
         let found = self.look(recent, stop);
         // A failure caused by the cancellation is no fault of a file.
         found.map_err(|error| match error {
@@ -470,7 +469,7 @@ impl Member {
         })
     }
 
-    fn look(&self, recent: &[Change], stop: &Stop) -> Result<Capture, Error> {
+    fn look(&self, recent: &[Change], stop: &ScanCancel) -> Result<Capture, Error> {
         let root = self.work_root()?;
         if let Base::Sqlite { .. } = self.base {
             self.fold_database(&root)?;
@@ -483,7 +482,7 @@ impl Member {
             manifest.learn(change.path.clone(), fact);
         }
         let mut objects = self.open_objects()?.stopping(stop);
-        let first = First(self);
+        let first = BaseReader(self);
         let captured = capture(&root, self.extent(), manifest, &first, &mut objects, stop)?;
         if let Base::Git(_) = self.base {
             // Git opens such a file without checking its kind, and a pipe would block it forever.
@@ -526,7 +525,7 @@ impl Member {
         });
         let known: HashMap<_, _> = known.collect();
         let mut objects = self.open_objects()?;
-        capture_paths(&root, known, &First(self), &mut objects)
+        capture_paths(&root, known, &BaseReader(self), &mut objects)
     }
 
     /// Records the result of a capture, once the history includes it up to a position.
@@ -689,9 +688,9 @@ pub struct Capture {
 }
 
 /// Source of the original content of a copy, opened when needed.
-struct First<'a>(&'a Member);
+struct BaseReader<'a>(&'a Member);
 
-impl BaseContent for First<'_> {
+impl BaseContent for BaseReader<'_> {
     fn keep(
         &self,
         paths: &[(TreePath, PathRecord)],
@@ -706,7 +705,7 @@ impl BaseContent for First<'_> {
                 temporary: &member.temporary,
             }
             .keep(paths, objects),
-            Base::Directory => Original {
+            Base::Directory => CopyOriginal {
                 root: &member.real_root()?,
                 manifest: &member.original_place(),
             }

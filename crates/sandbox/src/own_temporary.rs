@@ -55,7 +55,7 @@ pub(crate) fn is_abandoned(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::member::{Folders, Member, Source};
-    use crate::stop::Stop;
+    use crate::scan_cancel::ScanCancel;
     use std::path::{Path, PathBuf};
 
     /// A sandbox of a folder with one file.
@@ -93,7 +93,7 @@ mod tests {
         fn captured(&self) -> Vec<String> {
             let capture = self
                 .member
-                .capture(&[], &Stop::default())
+                .capture(&[], &ScanCancel::default())
                 .expect("captured");
             let changes = capture.changes.iter();
             changes.map(|change| change.path.to_string()).collect()
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leftover_of_a_killed_process_is_no_change_and_is_removed() {
+    fn a_leftover_of_a_killed_process_is_not_a_change_and_is_removed() {
         let copy = Copy::new();
         let left = copy.plant(&format!(".cleveragents-{}-0.tmp", ended_process()));
         assert_eq!(copy.captured(), Vec::<String>::new());
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_a_living_process_writes_is_no_change_and_stays() {
+    fn a_file_that_a_living_process_writes_is_not_a_change_and_stays() {
         let copy = Copy::new();
         let being_written = copy.plant(&temporary_name());
         assert_eq!(copy.captured(), Vec::<String>::new());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_beside_real_changes_are_skipped_for_single_paths_too() {
+    fn leftovers_next_to_real_changes_are_skipped_for_single_paths_too() {
         let copy = Copy::new();
         let left = format!(".cleveragents-{}-7.tmp", ended_process());
         copy.plant(&left);

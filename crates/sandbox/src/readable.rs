@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_may_read_is_read_in_our_copy() {
+    fn unreadable_files_are_read_in_the_copy() {
         let folder = shut();
         as_ordinary_user(|| {
             let root = open_own(folder.path()).expect("a root");

@@ -6,7 +6,7 @@ use std::io;
 use cleveragents_domain::{FileKind, FileMode, FileState, TreePath};
 
 use crate::capture::Change;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::kill_points;
 use crate::objects::Objects;
 use crate::scoped_dir::Root;

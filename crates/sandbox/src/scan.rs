@@ -13,8 +13,8 @@ use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
 use crate::readable::reading;
+use crate::scan_cancel::ScanCancel;
 use crate::scoped_dir::{Root, Stat, stat_of};
-use crate::stop::Stop;
 
 /// Result of a scan.
 #[derive(Debug, Default)]
@@ -88,14 +88,14 @@ pub(crate) fn walk<V: Visitor>(
     extent: Extent<'_>,
     visitor: impl Fn() -> V + Sync,
 ) -> io::Result<Vec<V>> {
-    walk_until(root, extent, &Stop::default(), visitor)
+    walk_until(root, extent, &ScanCancel::default(), visitor)
 }
 
 /// The same with cancellation, after which it fails.
 pub(crate) fn walk_until<V: Visitor>(
     root: &Root,
     extent: Extent<'_>,
-    stop: &Stop,
+    stop: &ScanCancel,
     visitor: impl Fn() -> V + Sync,
 ) -> io::Result<Vec<V>> {
     let workers = std::thread::available_parallelism()
@@ -103,7 +103,7 @@ pub(crate) fn walk_until<V: Visitor>(
         .min(8);
     let queue = Queue {
         shared: Mutex::new(QueueState {
-            folders: vec![Below::default()],
+            folders: vec![QueuedFolder::default()],
             busy: 0,
             failure: None,
         }),
@@ -157,10 +157,10 @@ struct Queue {
 
 /// A folder to be read (the root for `None`), with its metadata.
 #[derive(Default)]
-struct Below(Option<(TreePath, Stat)>);
+struct QueuedFolder(Option<(TreePath, Stat)>);
 
 struct QueueState {
-    folders: Vec<Below>,
+    folders: Vec<QueuedFolder>,
     busy: usize,
     failure: Option<io::Error>,
 }
@@ -198,7 +198,11 @@ impl Queue {
         }
     }
 
-    fn read_below(&self, reader: &mut Reader<'_, impl Visitor>, folder: Below) -> io::Result<()> {
+    fn read_below(
+        &self,
+        reader: &mut Reader<'_, impl Visitor>,
+        folder: QueuedFolder,
+    ) -> io::Result<()> {
         let mut own = vec![folder];
         while let Some(folder) = own.pop() {
             reader.stop.check()?;
@@ -227,7 +231,7 @@ impl Queue {
 struct Reader<'a, V> {
     root: &'a Root,
     extent: Extent<'a>,
-    stop: &'a Stop,
+    stop: &'a ScanCancel,
     buffer: Vec<MaybeUninit<u8>>,
     /// Names that are known without reading the folder.
     known: Vec<u8>,
@@ -237,7 +241,7 @@ struct Reader<'a, V> {
 
 impl<V: Visitor> Reader<'_, V> {
     /// Reads one folder and returns its subfolders.
-    fn read(&mut self, Below(folder): &Below) -> io::Result<Vec<Below>> {
+    fn read(&mut self, QueuedFolder(folder): &QueuedFolder) -> io::Result<Vec<QueuedFolder>> {
         self.known.clear();
         let are_known = match folder {
             Some((path, stat)) => self.visitor.names(path, stat, &mut self.known)?,
@@ -281,7 +285,7 @@ fn look(
     folder: Option<&TreePath>,
     name: &CStr,
     names: &mut Names,
-    below: &mut Vec<Below>,
+    below: &mut Vec<QueuedFolder>,
 ) -> io::Result<()> {
     let stat = match fs::statat(handle, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat_of(&stat),
@@ -293,7 +297,7 @@ fn look(
         .mode
         .is_some_and(|mode| mode.kind() == FileKind::Directory)
     {
-        below.push(Below(Some((inside(folder, name)?, stat))));
+        below.push(QueuedFolder(Some((inside(folder, name)?, stat))));
     }
     names.push(name, stat);
     Ok(())
@@ -310,9 +314,9 @@ pub(crate) fn inside(folder: Option<&TreePath>, name: &[u8]) -> io::Result<TreeP
 
 /// Collects every path.
 #[derive(Default)]
-struct Everything(Vec<(TreePath, Stat)>);
+struct PathCollector(Vec<(TreePath, Stat)>);
 
-impl Visitor for Everything {
+impl Visitor for PathCollector {
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
         for (name, stat) in names.sorted() {
             if stat.mode.is_some() {
@@ -325,7 +329,7 @@ impl Visitor for Everything {
 
 /// Every path of a tree, without special files.
 pub(crate) fn scan(root: &Root, extent: Extent<'_>) -> io::Result<Scan> {
-    let parts = walk(root, extent, Everything::default)?;
+    let parts = walk(root, extent, PathCollector::default)?;
     let mut entries = HashMap::with_capacity(parts.iter().map(|part| part.0.len()).sum());
     for part in parts {
         entries.extend(part.0);

@@ -71,7 +71,7 @@ fn open_beneath(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::i
 
 /// Effect of a move on an existing target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
+pub enum ExistingTarget {
     /// The target is replaced.
     Replace,
     /// The target stays, and the move fails.
@@ -327,11 +327,11 @@ impl Root {
         path: &TreePath,
         other: &Self,
         other_path: &TreePath,
-        existing: Existing,
+        existing: ExistingTarget,
     ) -> io::Result<()> {
         let flags = match existing {
-            Existing::Replace => RenameFlags::empty(),
-            Existing::Keep => RenameFlags::NOREPLACE,
+            ExistingTarget::Replace => RenameFlags::empty(),
+            ExistingTarget::Keep => RenameFlags::NOREPLACE,
         };
         Ok(self.rename_to(path, other, other_path, flags)?)
     }
@@ -563,13 +563,13 @@ mod tests {
     }
 
     /// A reader that inspects a folder while it is read.
-    struct Watching<'a> {
+    struct CheckedReader<'a> {
         folder: &'a Path,
         seen: Vec<OsString>,
         rest: &'a [u8],
     }
 
-    impl Read for Watching<'_> {
+    impl Read for CheckedReader<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             for entry in std::fs::read_dir(self.folder)? {
                 self.seen.push(entry?.file_name());
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_half_written_is_never_beneath_the_root() {
+    fn partially_written_files_are_never_below_the_root() {
         let place = tempfile::tempdir().expect("a folder");
         let (tree, scratch) = (place.path().join("tree"), place.path().join("scratch"));
         std::fs::create_dir(&tree).expect("made");
@@ -587,7 +587,7 @@ mod tests {
         let root = Root::open(&tree)
             .and_then(|root| root.with_scratch(&scratch))
             .expect("a root");
-        let mut content = Watching {
+        let mut content = CheckedReader {
             folder: &tree,
             seen: Vec::new(),
             rest: b"whole",

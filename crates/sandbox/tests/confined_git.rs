@@ -26,8 +26,8 @@ fn main() -> ExitCode {
 
 fn git(folder: &Path, arguments: &[&str]) -> String {
     let answer = Git::at(folder).try_run(arguments).expect("git runs");
-    let told = String::from_utf8_lossy(&answer.stderr).into_owned();
-    assert_eq!(answer.code, Some(0), "{arguments:?}: {told}");
+    let reported = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.code, Some(0), "{arguments:?}: {reported}");
     String::from_utf8_lossy(&answer.stdout).into_owned()
 }
 

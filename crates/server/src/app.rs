@@ -1,14 +1,13 @@
 //! [`App`]: state that all requests share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cleveragents_application::{Application, EventScope, Services, SessionService};
 use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, SessionId};
 use cleveragents_process::Cancel;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::a2a::TaskRegistry;
 use crate::api::Appender;
@@ -18,6 +17,7 @@ use crate::feed::Feed;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::problem::Problem;
+use crate::shutdown::{RunningWork, Shutdown, stopping};
 use crate::usage_metrics::MetricsCache;
 
 /// Maximum number of cached session namespaces. The namespace of a session never changes.
@@ -132,14 +132,14 @@ impl App {
     }
 
     /// Registers work in a slot. From here on the server waits for it before it stops.
-    pub(crate) fn begin(&self, slot: Slot) -> Result<Work, Problem> {
+    pub(crate) fn begin(&self, slot: Slot) -> Result<AdmittedWork, Problem> {
         let cancel = Cancel::new();
         let begun = self.shutdown.begin(&cancel);
         // Checked after registration: either this sees the shutdown, or the shutdown sees this work.
         if self.shutdown.has_started() {
             return Err(stopping());
         }
-        Ok(Work {
+        Ok(AdmittedWork {
             cancel,
             held: (slot, begun),
         })
@@ -161,12 +161,12 @@ impl App {
 }
 
 /// Registered work that has not started yet.
-pub(crate) struct Work {
+pub(crate) struct AdmittedWork {
     cancel: Cancel,
     held: (Slot, RunningWork),
 }
 
-impl Work {
+impl AdmittedWork {
     /// Runs the work on a thread that may block.
     pub(crate) async fn run<T, F>(self, work: F) -> Result<T, Problem>
     where
@@ -180,113 +180,5 @@ impl Work {
             outcome
         })
         .await
-    }
-}
-
-/// The problem for requests that arrive while the server stops.
-pub(crate) fn stopping() -> Problem {
-    Problem::new(
-        Code::ServerEnding,
-        "the server is stopping and accepts no new work",
-    )
-    .after(5)
-}
-
-/// Shutdown of the server: whether it has started, and which work still runs.
-#[derive(Default)]
-pub(crate) struct Shutdown {
-    has_started: AtomicBool,
-    notified: Notify,
-    running: Arc<Running>,
-}
-
-#[derive(Default)]
-struct Running {
-    works: Mutex<HashMap<u64, Cancel>>,
-    next: std::sync::atomic::AtomicU64,
-    changed: Notify,
-}
-
-/// Running work; unregistered on drop.
-pub(crate) struct RunningWork {
-    running: Arc<Running>,
-    number: u64,
-}
-
-impl Drop for RunningWork {
-    fn drop(&mut self) {
-        let mut works = self
-            .running
-            .works
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        works.remove(&self.number);
-        drop(works);
-        self.running.changed.notify_waiters();
-    }
-}
-
-impl Shutdown {
-    /// Whether the server is stopping: it accepts no new work.
-    pub(crate) fn has_started(&self) -> bool {
-        self.has_started.load(Ordering::Acquire)
-    }
-
-    /// Starts the shutdown: from now on no new work is accepted.
-    pub(crate) fn start(&self) {
-        self.has_started.store(true, Ordering::Release);
-        self.notified.notify_waiters();
-    }
-
-    /// Waits until the shutdown starts.
-    pub(crate) async fn started(&self) {
-        let notified = self.notified.notified();
-        tokio::pin!(notified);
-        // Registered before the check, so that no notification is missed.
-        notified.as_mut().enable();
-        if !self.has_started() {
-            notified.await;
-        }
-    }
-
-    /// Registers running work; `cancel` stops it.
-    pub(crate) fn begin(&self, cancel: &Cancel) -> RunningWork {
-        let number = self.running.next.fetch_add(1, Ordering::Relaxed);
-        self.running
-            .works
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(number, cancel.clone());
-        RunningWork {
-            running: Arc::clone(&self.running),
-            number,
-        }
-    }
-
-    /// Number of running pieces of work.
-    pub(crate) fn count(&self) -> usize {
-        let works = self.running.works.lock();
-        works.unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Waits until no work runs.
-    pub(crate) async fn idle(&self) {
-        loop {
-            let changed = self.running.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if self.count() == 0 {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    /// Cancels all running work.
-    pub(crate) fn cancel_work(&self) {
-        let works = self.running.works.lock();
-        for cancel in works.unwrap_or_else(PoisonError::into_inner).values() {
-            cancel.cancel();
-        }
     }
 }

@@ -19,7 +19,7 @@ use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use crate::options::Options;
 use crate::problem::Problem;
 
-/// How long a looked-up token is cached.
+/// Maximum age of a cached token lookup.
 const CACHE_TIME: Duration = Duration::from_secs(1);
 
 /// Maximum number of cached tokens.

@@ -84,7 +84,7 @@ impl FairQueue {
     }
 
     /// Hands a released slot to the next caller in turn.
-    fn give_back(&self) {
+    fn release_slot(&self) {
         loop {
             let waiter = {
                 let mut state = self.state();
@@ -116,7 +116,7 @@ impl FairQueue {
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.is_used {
-            self.queue.give_back();
+            self.queue.release_slot();
         }
     }
 }

@@ -110,7 +110,7 @@ async fn watch(feed: Feed) {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let _heard = feed.0.live.send(Live::From(position));
+            let _received = feed.0.live.send(Live::From(position));
             position
         };
         last = Some(begun);
@@ -119,7 +119,7 @@ async fn watch(feed: Feed) {
         for event in found {
             last = Some(event.position);
             // Fails if the last listener has gone.
-            let _heard = feed.0.live.send(Live::Event(Arc::new(event)));
+            let _received = feed.0.live.send(Live::Event(Arc::new(event)));
         }
         if !is_full {
             // Other processes do not wake this one.
@@ -128,7 +128,6 @@ async fn watch(feed: Feed) {
     }
 }
 
-/// A listener.
 pub(crate) struct EventListener {
     feed: Feed,
     live: broadcast::Receiver<Live>,
@@ -228,15 +227,15 @@ mod tests {
                 let feed = feed.clone();
                 listeners.push(tokio::spawn(async move {
                     let mut listening = feed.listen(Position(number * 20));
-                    let mut heard = Vec::new();
-                    while heard.len() < EVENTS - 240 {
+                    let mut received = Vec::new();
+                    while received.len() < EVENTS - 240 {
                         let event = listening.next().await.expect("read");
-                        heard.push(event.position);
-                        if number % 3 == 0 && heard.len() % 100 == 0 {
+                        received.push(event.position);
+                        if number % 3 == 0 && received.len() % 100 == 0 {
                             tokio::task::yield_now().await;
                         }
                     }
-                    (number, heard)
+                    (number, received)
                 }));
                 tokio::task::yield_now().await;
             }
@@ -248,14 +247,14 @@ mod tests {
                 .map(|event| event.position)
                 .collect();
             for listener in listeners {
-                let (number, heard) = listener.await.expect("ends");
+                let (number, received) = listener.await.expect("ends");
                 let expected: Vec<Position> = all
                     .iter()
                     .copied()
                     .filter(|position| position.0 > number * 20)
-                    .take(heard.len())
+                    .take(received.len())
                     .collect();
-                assert!(heard == expected, "listener {number}");
+                assert!(received == expected, "listener {number}");
             }
             assert_eq!(feed.listeners(), 0, "no listener is left");
         });
@@ -273,9 +272,9 @@ mod tests {
             drop(first);
             happen(&engine, 2);
             let mut second = feed.listen(last);
-            let heard = [second.next().await, second.next().await]
+            let received = [second.next().await, second.next().await]
                 .map(|event| event.expect("read").position.0 - last.0);
-            assert_eq!(heard, [1, 2]);
+            assert_eq!(received, [1, 2]);
             happen(&engine, 1);
             assert_eq!(second.next().await.expect("read").position.0 - last.0, 3);
         });

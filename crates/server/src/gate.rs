@@ -16,7 +16,7 @@ use crate::api::keys;
 use crate::app::App;
 use crate::log;
 use crate::problem::Problem;
-use crate::routes::{Handler, Place, Route, Verb};
+use crate::routes::{Handler, Route, RouteScope, Verb};
 
 /// Maximum number of characters of an unknown namespace in the audit log.
 const LONGEST_NAMESPACE: usize = 128;
@@ -138,7 +138,7 @@ async fn admit(
 ) -> Result<Response, Problem> {
     let route = matched.route;
     let permit = match route.place {
-        Place::Open => None,
+        RouteScope::Open => None,
         _ => Some(permit(app, matched, request.headers()).await?),
     };
     match (route.handler, permit) {
@@ -188,8 +188,8 @@ async fn permit(
         plan: None,
     };
     match route.place {
-        Place::Open | Place::Body => {}
-        Place::Any => {
+        RouteScope::Open | RouteScope::Body => {}
+        RouteScope::Any => {
             if permit
                 .caller
                 .reach(route.scope, route.permission)
@@ -198,12 +198,12 @@ async fn permit(
                 return Err(deny(app, &permit.caller, route.path, route.permission, "*").await);
             }
         }
-        Place::Everywhere => {
+        RouteScope::Everywhere => {
             permit
                 .everywhere(app, route.scope, route.permission)
                 .await?;
         }
-        Place::Session => {
+        RouteScope::Session => {
             let (id, namespace) = session(app, permit.parameter("session")).await?;
             seen(app, &permit, &namespace, || {
                 Problem::new(
@@ -214,7 +214,7 @@ async fn permit(
             .await?;
             permit.session = Some(id);
         }
-        Place::Plan => {
+        RouteScope::Plan => {
             let (id, namespace) = plan(app, permit.parameter("plan")).await?;
             seen(app, &permit, &namespace, || no_plan(&id.to_string())).await?;
             permit.plan = Some(id);

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::gate::Permit;
 use crate::metrics::GaugeValues;
 use crate::problem::Problem;
-use crate::routes::{Place, Route, Verb, open, permitted};
+use crate::routes::{Route, RouteScope, Verb, open, permitted};
 
 pub(crate) static ROUTES: &[Route] = &[
     Route {
@@ -21,7 +21,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/healthz",
         scope: Scope::Server,
         permission: Permission::Read,
-        place: Place::Open,
+        place: RouteScope::Open,
         summary: "Check that the process responds",
         parameters: &[],
         body: None,
@@ -33,7 +33,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/readyz",
         scope: Scope::Server,
         permission: Permission::Read,
-        place: Place::Open,
+        place: RouteScope::Open,
         summary: "Check that the server accepts work: the database responds and the server is not stopping",
         parameters: &[],
         body: None,
@@ -45,7 +45,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/metrics",
         scope: Scope::Server,
         permission: Permission::Read,
-        place: Place::Everywhere,
+        place: RouteScope::Everywhere,
         summary: "Metrics of the server for Prometheus",
         parameters: &[],
         body: None,
@@ -60,7 +60,7 @@ async fn alive(_app: Arc<App>, _request: Request) -> Result<Response, Problem> {
 
 async fn ready(app: Arc<App>, _request: Request) -> Result<Response, Problem> {
     if app.shutdown.has_started() {
-        return Err(crate::app::stopping());
+        return Err(crate::shutdown::stopping());
     }
     let events = app.services.events();
     crate::blocking(move || events.newest())

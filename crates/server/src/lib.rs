@@ -8,7 +8,6 @@ mod a2a;
 mod api;
 mod app;
 mod callers;
-mod driving;
 mod event_scope;
 mod failure;
 mod fair_queue;
@@ -19,8 +18,10 @@ mod listen;
 mod log;
 mod metrics;
 mod options;
+mod plan_driver;
 mod problem;
 mod routes;
+mod shutdown;
 mod usage_metrics;
 
 use std::net::SocketAddr;
@@ -65,7 +66,7 @@ pub async fn serve(
     let url = url.trim_end_matches('/').to_owned();
     let app = Arc::new(app::App::new(application, options, url));
     a2a::begin(&app).await?;
-    driving::take_over(&app).await?;
+    plan_driver::take_over(&app).await?;
     let router = routes::Router::new().map_err(|error| {
         Failure::new(Code::Internal, format!("invalid table of routes: {error}"))
     })?;

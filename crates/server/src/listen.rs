@@ -1,4 +1,4 @@
-//! The listener: limits on connections, headers and timeouts, and a shutdown that waits for running work.
+//! The listener: limits on connections, headers and timeouts.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconn
     content-type: application/problem+json\r\ncontent-length: 46\r\n\r\n{\"status\":503,\"detail\":\"too many \
     connections\"}";
 
-/// How long the server waits for a refused client to close its connection.
+/// Maximum wait for a refused client to close its connection.
 const REFUSING: Duration = Duration::from_secs(1);
 
 /// Maximum number of connections that wait to be accepted. With the usual small backlog, some clients of a burst would
@@ -96,21 +96,8 @@ pub(crate) async fn serve(
         };
     }
     drop(listener);
-    tracing::info!("stopping: no new requests are accepted");
-    app.shutdown.start();
     let drain = app.options.drain;
-    if tokio::time::timeout(drain, app.shutdown.idle())
-        .await
-        .is_err()
-    {
-        tracing::warn!(
-            drain_seconds = drain.as_secs(),
-            "cancelling work that did not finish in time"
-        );
-        // Cancelled work stores its progress and can be resumed.
-        app.shutdown.cancel_work();
-        let _stopped = tokio::time::timeout(drain, app.shutdown.idle()).await;
-    }
+    app.shutdown.drain(drain).await;
     // Responses that are being written may finish.
     let _ended = tokio::time::timeout(drain, graceful.shutdown()).await;
 }

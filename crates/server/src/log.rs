@@ -197,12 +197,12 @@ fn log(received: &RequestSummary, request: &CurrentRequest, response: &Response,
 
 /// Whether one more event about a failed request may be logged; returns how many were left out since the last one.
 fn admit() -> Option<u64> {
-    struct Second {
+    struct LogSecond {
         began: Option<Instant>,
         events: u64,
         left_out: u64,
     }
-    static SECOND: Mutex<Second> = Mutex::new(Second {
+    static SECOND: Mutex<LogSecond> = Mutex::new(LogSecond {
         began: None,
         events: 0,
         left_out: 0,
@@ -243,9 +243,9 @@ mod tests {
     #[derive(Clone, Default)]
     struct Captured(Arc<Mutex<Vec<Fields>>>);
 
-    struct Collect<'a>(&'a mut Fields);
+    struct FieldCollector<'a>(&'a mut Fields);
 
-    impl Visit for Collect<'_> {
+    impl Visit for FieldCollector<'_> {
         fn record_str(&mut self, field: &Field, value: &str) {
             self.0.insert(field.name(), value.to_owned());
         }
@@ -258,7 +258,7 @@ mod tests {
     impl Layer<Registry> for Captured {
         fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) {
             let mut fields = Fields::new();
-            event.record(&mut Collect(&mut fields));
+            event.record(&mut FieldCollector(&mut fields));
             self.0.lock().expect("no panic").push(fields);
         }
     }

@@ -42,7 +42,7 @@ pub struct Options {
     pub conformance: Option<Conformance>,
     /// The actor that answers A2A tasks that name none; `None` for the default actor.
     pub actor: Option<String>,
-    /// How long the server waits for running work when it stops.
+    /// Maximum wait for running work when the server stops.
     pub drain: Duration,
 }
 

@@ -23,11 +23,11 @@ pub struct Problem {
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What failed, and why.
+    /// The failed request and the reason.
     pub detail: String,
     /// The stable code, such as `CA-0301`.
     pub code: String,
-    /// How to fix the problem.
+    /// Suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The operations that the hint names, in order.
@@ -206,8 +206,8 @@ mod tests {
         ] {
             let problem = Problem::from_error(&error);
             assert_eq!(problem.status, 500);
-            let told = serde_json::to_string(&problem).expect("JSON");
-            assert!(!told.contains("secrets"), "{told}");
+            let reported = serde_json::to_string(&problem).expect("JSON");
+            assert!(!reported.contains("secrets"), "{reported}");
         }
         let busy = Problem::new(Code::ServerBusy, "too much waits");
         assert_eq!((busy.status, busy.detail.as_str()), (503, "too much waits"));

@@ -48,7 +48,7 @@ impl Verb {
 
 /// Scope of a route: in which namespace its caller needs the role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RouteScope {
     /// No token is needed.
     Open,
     /// In the namespace of the session that `{session}` names.
@@ -63,17 +63,17 @@ pub(crate) enum Place {
     Everywhere,
 }
 
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
+pub(crate) type RouteResponse = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 
 /// The function that handles a route.
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
     /// Needs no permit.
-    Open(fn(Arc<App>, Request) -> Answer),
+    Open(fn(Arc<App>, Request) -> RouteResponse),
     /// Needs a permit.
-    Permitted(fn(Arc<App>, Permit, Request) -> Answer),
+    Permitted(fn(Arc<App>, Permit, Request) -> RouteResponse),
     /// Needs a permit, and stores idempotency keys itself, in the same unit of work as its effect.
-    WithKeys(fn(Arc<App>, Permit, Request) -> Answer),
+    WithKeys(fn(Arc<App>, Permit, Request) -> RouteResponse),
 }
 
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -99,7 +99,7 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) scope: Scope,
     pub(crate) permission: Permission,
-    pub(crate) place: Place,
+    pub(crate) place: RouteScope,
     pub(crate) summary: &'static str,
     pub(crate) parameters: &'static [Parameter],
     pub(crate) body: Option<SchemaOf>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cleveragents_application::{DURATION_RANGES, Durations, Services, StoreError, UsageMetrics};
 use tokio::sync::Mutex;
 
-/// How long metrics are cached: the more the database holds, the longer counting takes.
+/// Maximum age of cached metrics: counting takes longer as the database grows.
 const CACHE_TIME: Duration = Duration::from_secs(2);
 
 /// The latest metrics.

@@ -1,4 +1,4 @@
-//! [`Flat`]: a skill with everything it includes, and the capabilities of its tools.
+//! [`FlattenedSkill`]: a skill with everything it includes, and the capabilities of its tools.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ pub struct FlatServer {
 
 /// A skill with everything it includes.
 #[derive(Debug, Clone, Default)]
-pub struct Flat {
+pub struct FlattenedSkill {
     /// Tools, in order, without duplicate names.
     pub tools: Vec<FlatTool>,
     /// Servers, without duplicate names.
@@ -119,7 +119,7 @@ impl FlatTool {
     }
 }
 
-impl Flat {
+impl FlattenedSkill {
     /// Counts its tools by capability.
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();

@@ -16,8 +16,8 @@ use cleveragents_domain::{
 use cleveragents_tools::{CapabilityChange, Registry, RegistryError, Source, Tool as _, ToolSpec};
 
 use crate::agent::{self, AgentSkill};
-use crate::collection::{Include, Place, Skill, Use};
-use crate::flat::{Definition, Flat, FlatServer, FlatTool, Library, Origin};
+use crate::collection::{Include, Place, Skill, SkillToolUse};
+use crate::flat::{Definition, FlatServer, FlatTool, FlattenedSkill, Library, Origin};
 
 /// Maximum nesting of includes.
 const MAX_DEPTH: usize = 32;
@@ -28,14 +28,14 @@ pub fn flatten(
     name: &Name,
     library: &Library,
     tools: &Registry,
-) -> Result<Flat, DefinitionFileError> {
-    let mut flattening = Flattening {
+) -> Result<FlattenedSkill, DefinitionFileError> {
+    let mut flattening = Flattener {
         library,
         tools,
         done: HashMap::new(),
         path: Vec::new(),
     };
-    let mut flat = Flat::clone(&*flattening.skill(name)?);
+    let mut flat = FlattenedSkill::clone(&*flattening.skill(name)?);
     let agents: Vec<AgentSkill> = flat
         .agent_skills
         .iter()
@@ -52,11 +52,11 @@ pub fn flatten(
     Ok(flat)
 }
 
-struct Flattening<'a> {
+struct Flattener<'a> {
     library: &'a Library,
     tools: &'a Registry,
     /// Resolved skills: each is resolved once, even if several skills include it.
-    done: HashMap<Name, Arc<Flat>>,
+    done: HashMap<Name, Arc<FlattenedSkill>>,
     /// The skills on the path to the current one, and where each includes the next.
     path: Vec<(&'a Skill, Place)>,
 }
@@ -74,26 +74,26 @@ fn rule_error(
     DefinitionFault::rule(fault, fix).in_file(file, DefinitionKind::Skill, "")
 }
 
-impl<'a> Flattening<'a> {
-    fn skill(&mut self, name: &Name) -> Result<Arc<Flat>, DefinitionFileError> {
+impl<'a> Flattener<'a> {
+    fn skill(&mut self, name: &Name) -> Result<Arc<FlattenedSkill>, DefinitionFileError> {
         if let Some(done) = self.done.get(name) {
             return Ok(Arc::clone(done));
         }
         let flat = match self.library.get(name) {
             Some(Definition::Collection(skill)) => self.collection(skill)?,
-            Some(Definition::Agent(skill)) => Flat {
+            Some(Definition::Agent(skill)) => FlattenedSkill {
                 agent_skills: vec![((**skill).clone(), None)],
-                ..Flat::default()
+                ..FlattenedSkill::default()
             },
-            None => Flat::default(),
+            None => FlattenedSkill::default(),
         };
         let flat = Arc::new(flat);
         self.done.insert(name.clone(), Arc::clone(&flat));
         Ok(flat)
     }
 
-    fn collection(&mut self, skill: &'a Skill) -> Result<Flat, DefinitionFileError> {
-        let mut flat = Flat::default();
+    fn collection(&mut self, skill: &'a Skill) -> Result<FlattenedSkill, DefinitionFileError> {
+        let mut flat = FlattenedSkill::default();
         for include in &skill.includes {
             self.path.push((skill, include.place));
             self.include(skill, include, &mut flat)?;
@@ -141,7 +141,7 @@ impl<'a> Flattening<'a> {
         &mut self,
         skill: &Skill,
         include: &Include,
-        flat: &mut Flat,
+        flat: &mut FlattenedSkill,
     ) -> Result<(), DefinitionFileError> {
         let name = &include.skill;
         let wrong = |message, fix: Hint| rule_error(&skill.file, include.place, message, fix);
@@ -214,7 +214,7 @@ impl<'a> Flattening<'a> {
         Ok(())
     }
 
-    fn named(&self, skill: &Skill, used: &Use) -> Result<FlatTool, DefinitionFileError> {
+    fn named(&self, skill: &Skill, used: &SkillToolUse) -> Result<FlatTool, DefinitionFileError> {
         let spec = self.tools.get(&used.tool.to_string()).map_err(|error| {
             let near = match &error {
                 RegistryError::NotFound { nearest, .. } => nearest.first(),
@@ -270,7 +270,7 @@ impl FlatTool {
     }
 }
 
-impl Flat {
+impl FlattenedSkill {
     /// Adds a tool. It replaces an earlier one with the same name, whose overrides are kept.
     fn push(
         &mut self,

@@ -6,7 +6,7 @@ use std::path::Path;
 use cleveragents_domain::TreePath;
 use cleveragents_sandbox::Root;
 
-use crate::inside;
+use crate::scoped_file;
 
 /// The names of the files, in the order in which they are read.
 const FILES: [&[u8]; 2] = [b"AGENTS.md", b"CLAUDE.md"];
@@ -61,10 +61,10 @@ pub fn instructions_in(root: &Root, folder: Option<&TreePath>) -> Vec<Instructio
             None => TreePath::from_bytes(name),
         };
         let Ok(path) = path else { continue };
-        let Ok(Some(file)) = inside::open(root, &path) else {
+        let Ok(Some(file)) = scoped_file::open(root, &path) else {
             continue;
         };
-        let Ok((bytes, is_cut)) = inside::read(file, MAX_FILE_BYTES.min(left)) else {
+        let Ok((bytes, is_cut)) = scoped_file::read(file, MAX_FILE_BYTES.min(left)) else {
             continue;
         };
         let text = decode(&bytes, is_cut);

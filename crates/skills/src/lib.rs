@@ -10,13 +10,13 @@ pub mod agent;
 pub mod collection;
 mod flat;
 mod flatten;
-mod inside;
 mod instructions;
 mod registry;
+mod scoped_file;
 
 pub use agent::AgentSkill;
 pub use collection::Skill;
-pub use flat::{Definition, Flat, FlatServer, FlatTool, Library, Origin, Summary};
+pub use flat::{Definition, FlatServer, FlatTool, FlattenedSkill, Library, Origin, Summary};
 pub use flatten::flatten;
 pub use instructions::{
     Instruction, MAX_FILE_BYTES, MAX_TOTAL_BYTES, instructions, instructions_in,

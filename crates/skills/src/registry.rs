@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cleveragents_tools::{Registry, RegistryError, TightenError, Tool, ToolName};
 
 use crate::agent::{self, AgentSkill};
-use crate::flat::{Flat, Origin};
+use crate::flat::{FlattenedSkill, Origin};
 
 /// Creates a registry of the tools of some skills and further named tools.
 pub fn registry(
     all: &Registry,
-    skills: &[Flat],
+    skills: &[FlattenedSkill],
     others: &[ToolName],
 ) -> Result<Registry, TightenError> {
     let mut names: Vec<ToolName> = others.to_vec();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::{Code, DefinitionFileError, Diagnose as _, Name};
-use cleveragents_skills::{Definition, Flat, Library, collection, flatten, registry};
+use cleveragents_skills::{Definition, FlattenedSkill, Library, collection, flatten, registry};
 use cleveragents_tools::{Registry, TightenError, custom};
 use serde_json::{Value, json};
 
@@ -45,13 +45,13 @@ fn library() -> Library {
     library
 }
 
-fn flat(text: &str) -> Flat {
+fn flat(text: &str) -> FlattenedSkill {
     let mut library = library();
     let name = put(&mut library, text);
     flatten(&name, &library, &tools()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn names(flat: &Flat) -> Vec<String> {
+fn names(flat: &FlattenedSkill) -> Vec<String> {
     flat.tools
         .iter()
         .map(|tool| tool.spec.name.to_string())
@@ -151,7 +151,7 @@ skill:
     for (one, other) in flat_file.tools.iter().zip(&wrapped.tools) {
         assert_eq!(one.spec, other.spec);
     }
-    let write = |flat: &Flat| {
+    let write = |flat: &FlattenedSkill| {
         let tool = flat
             .tools
             .iter()

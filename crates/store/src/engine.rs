@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::migrate::Policy;
 use crate::postgres::PostgresEngine;
 use crate::sqlite::SqliteEngine;
-use crate::transaction::{Reader, Transaction, Unit, UnitOfWork, Verdict};
+use crate::transaction::{Reader, Transaction, Unit, UnitDecision, UnitOfWork};
 use crate::url::{DatabaseUrl, Target};
 
 /// Callback for the progress of long operations, called with (completed, total).
@@ -177,8 +177,8 @@ impl Engine {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        let _inside = Inside::enter()?;
-        let mut unit: Box<dyn Unit> = Box::new(Work {
+        let _inside = EngineGuard::enter()?;
+        let mut unit: Box<dyn Unit> = Box::new(ClosureUnit {
             closure: work,
             identity: Arc::clone(&self.identity),
             outcome: None,
@@ -191,7 +191,7 @@ impl Engine {
             }
         };
         let outcome = (unit as Box<dyn Any>)
-            .downcast::<Work<T, E, F>>()
+            .downcast::<ClosureUnit<T, E, F>>()
             .ok()
             .and_then(|unit| unit.outcome)
             .unwrap_or_else(|| {
@@ -210,7 +210,7 @@ impl Engine {
         &self,
         work: impl FnOnce(&mut dyn Reader) -> Result<T, E>,
     ) -> Result<T, E> {
-        let _inside = Inside::enter()?;
+        let _inside = EngineGuard::enter()?;
         // The backends take a trait object, so that they are compiled once and not for every closure.
         let (mut work, mut outcome) = (Some(work), None);
         let mut run_once = |reader: &mut dyn Reader| {
@@ -232,9 +232,9 @@ thread_local! {
 
 /// Marks that this thread is inside an engine. A closure that used the engine again would deadlock with itself, so the
 /// nested call is refused.
-struct Inside;
+struct EngineGuard;
 
-impl Inside {
+impl EngineGuard {
     fn enter() -> Result<Self, Error> {
         if INSIDE.replace(true) {
             return Err(Error::Internal(
@@ -245,35 +245,35 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for EngineGuard {
     fn drop(&mut self) {
         INSIDE.set(false);
     }
 }
 
 /// A closure together with the slot in which its caller finds the outcome.
-struct Work<T, E, F> {
+struct ClosureUnit<T, E, F> {
     closure: F,
     identity: Arc<str>,
     outcome: Option<Result<T, E>>,
 }
 
-impl<T, E, F> Unit for Work<T, E, F>
+impl<T, E, F> Unit for ClosureUnit<T, E, F>
 where
     F: FnMut(&mut UnitOfWork<'_>) -> Result<T, E> + Send + 'static,
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict {
+    fn run(&mut self, transaction: &mut dyn Transaction) -> UnitDecision {
         let mut unit = UnitOfWork::new(transaction, Arc::clone(&self.identity));
         let outcome = (self.closure)(&mut unit).and_then(|value| {
             unit.finish()?;
             Ok(value)
         });
         let verdict = match (&outcome, unit.has_written()) {
-            (Ok(_), _) => Verdict::Commit,
-            (Err(_), true) => Verdict::RollBack,
-            (Err(_), false) => Verdict::Untouched,
+            (Ok(_), _) => UnitDecision::Commit,
+            (Err(_), true) => UnitDecision::RollBack,
+            (Err(_), false) => UnitDecision::Untouched,
         };
         self.outcome = Some(outcome);
         verdict
@@ -292,7 +292,7 @@ mod tests {
     use super::{DatabaseUrl, EngineCache, Options};
 
     #[test]
-    fn who_acts_for_somebody_uses_the_same_database() {
+    fn impersonating_callers_share_the_database() {
         let cache = EngineCache::new(Options::default());
         let url = DatabaseUrl::memory("shared");
         let acting = cache.open(&url).expect("opens").acting_as("ada");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_forgets_databases_that_nobody_uses() {
+    fn the_cache_drops_unused_databases() {
         let cache = EngineCache::new(Options::default());
         let kept = cache.open(&DatabaseUrl::memory("kept")).expect("opens");
         for number in 0..20 {

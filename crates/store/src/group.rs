@@ -29,7 +29,7 @@ pub(crate) trait Writer {
 }
 
 /// Strategy for how long a leader that ran all units waits for more before it commits.
-pub(crate) trait Linger {
+pub(crate) trait LingerPolicy {
     /// Remaining wait budget of one batch.
     type Patience: Default;
 
@@ -56,10 +56,10 @@ struct Queue<U> {
     led: bool,
     last_batch: usize,
     /// Gate of all queued callers and of those whose units the leader took from this queue.
-    gate: Arc<Gate>,
+    gate: Arc<BatchGate>,
 }
 
-impl<W: Writer, L: Linger> GroupCommit<W, L> {
+impl<W: Writer, L: LingerPolicy> GroupCommit<W, L> {
     pub(crate) fn new(writer: W, linger: L, maximum: usize) -> Self {
         Self {
             queue: Mutex::new(Queue {
@@ -91,7 +91,7 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
             }
             match ticket.take() {
                 Ok(unit) => return unit,
-                Err(gate) => leads = gate.wait() == Woken::ToLead,
+                Err(gate) => leads = gate.wait() == WakeReason::ToLead,
             }
         }
     }
@@ -153,7 +153,7 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
     }
 
     /// Offers the lead to one of the queued callers. Returns the gate of the finished batch.
-    fn hand_over(&self, last_batch: usize, gate: Option<Arc<Gate>>) -> Arc<Gate> {
+    fn hand_over(&self, last_batch: usize, gate: Option<Arc<BatchGate>>) -> Arc<BatchGate> {
         let (gate, next) = {
             let mut queue = self.lock_queue();
             let gate = gate.unwrap_or_else(|| queue.next_gate());
@@ -170,7 +170,7 @@ impl<W: Writer, L: Linger> GroupCommit<W, L> {
 
 impl<U> Queue<U> {
     /// Installs a new gate for all queued and future callers. Returns the old one.
-    fn next_gate(&mut self) -> Arc<Gate> {
+    fn next_gate(&mut self) -> Arc<BatchGate> {
         let old = std::mem::take(&mut self.gate);
         for ticket in &self.waiting {
             ticket.lock().gate = Arc::clone(&self.gate);
@@ -183,7 +183,7 @@ impl<U> Queue<U> {
 struct Batch<U> {
     tickets: Vec<Arc<Ticket<U>>>,
     /// Gate of the batch, set once the batch is closed to new units.
-    gate: Option<Arc<Gate>>,
+    gate: Option<Arc<BatchGate>>,
 }
 
 impl<U> Default for Batch<U> {
@@ -197,7 +197,7 @@ impl<U> Default for Batch<U> {
 
 /// Condition on which the callers of one batch wait, so that a single notification wakes them all.
 #[derive(Debug, Default)]
-struct Gate {
+struct BatchGate {
     state: Mutex<GateState>,
     changed: Condvar,
 }
@@ -211,24 +211,24 @@ struct GateState {
 }
 
 #[derive(PartialEq)]
-enum Woken {
+enum WakeReason {
     ToLead,
     ToLook,
 }
 
-impl Gate {
+impl BatchGate {
     fn lock(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self) -> Woken {
+    fn wait(&self) -> WakeReason {
         let mut state = self.lock();
         loop {
             if std::mem::take(&mut state.lead_offered) {
-                return Woken::ToLead;
+                return WakeReason::ToLead;
             }
             if state.open {
-                return Woken::ToLook;
+                return WakeReason::ToLook;
             }
             state = self
                 .changed
@@ -255,7 +255,7 @@ struct Ticket<U>(Mutex<TicketState<U>>);
 #[derive(Debug)]
 struct TicketState<U> {
     phase: Phase<U>,
-    gate: Arc<Gate>,
+    gate: Arc<BatchGate>,
 }
 
 #[derive(Debug)]
@@ -267,7 +267,7 @@ enum Phase<U> {
 }
 
 impl<U> Ticket<U> {
-    fn new(unit: U, gate: Arc<Gate>) -> Self {
+    fn new(unit: U, gate: Arc<BatchGate>) -> Self {
         Self(Mutex::new(TicketState {
             phase: Phase::Queued(unit),
             gate,
@@ -291,7 +291,7 @@ impl<U> Ticket<U> {
     }
 
     /// Called by the caller: the finished unit, or the gate to wait at.
-    fn take(&self) -> Result<U, Arc<Gate>> {
+    fn take(&self) -> Result<U, Arc<BatchGate>> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.phase, Phase::Away) {
             Phase::Done(unit) => Ok(unit),

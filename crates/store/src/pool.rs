@@ -23,19 +23,19 @@ pub(crate) struct Pool<C: Connect> {
     connect: C,
     maximum: usize,
     patience: Duration,
-    inner: Mutex<Inner<C::Connection>>,
+    inner: Mutex<PoolState<C::Connection>>,
     returned: Condvar,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
+struct PoolState<T> {
     idle: Vec<T>,
     open: usize,
 }
 
 impl<C: Connect> Pool<C> {
     pub(crate) fn new(connect: C, maximum: usize, patience: Duration) -> Self {
-        let inner = Mutex::new(Inner {
+        let inner = Mutex::new(PoolState {
             idle: Vec::new(),
             open: 0,
         });
@@ -86,7 +86,7 @@ impl<C: Connect> Pool<C> {
     }
 
     fn open(&self) -> Result<PooledConnection<'_, C>, Error> {
-        // The guard gives the slot back when opening fails.
+        // Dropping it frees the slot when opening fails.
         let mut place = PooledConnection {
             pool: self,
             connection: None,
@@ -95,7 +95,7 @@ impl<C: Connect> Pool<C> {
         Ok(place)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<C::Connection>> {
+    fn lock(&self) -> MutexGuard<'_, PoolState<C::Connection>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -120,7 +120,7 @@ impl<C: Connect> Deref for PooledConnection<'_, C> {
     fn deref(&self) -> &C::Connection {
         self.connection
             .as_ref()
-            .expect("a connection on loan is there until it is given back")
+            .expect("a borrowed connection stays until it is returned")
     }
 }
 
@@ -128,7 +128,7 @@ impl<C: Connect> DerefMut for PooledConnection<'_, C> {
     fn deref_mut(&mut self) -> &mut C::Connection {
         self.connection
             .as_mut()
-            .expect("a connection on loan is there until it is given back")
+            .expect("a borrowed connection stays until it is returned")
     }
 }
 

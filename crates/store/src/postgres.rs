@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::migrate::{self, Policy};
 use crate::pool::{Connect, Pool};
 use crate::server::{Server, database_identity};
-use crate::transaction::{Reader, Transaction, Unit, Verdict};
+use crate::transaction::{Reader, Transaction, Unit, UnitDecision};
 use crate::url::chain;
 use crate::value::{Param, Row, Value};
 
@@ -76,9 +76,9 @@ impl PostgresEngine {
                 unit.fail(Error::Internal(
                     "a unit of work panicked and was rolled back".to_owned(),
                 ));
-                Verdict::RollBack
+                UnitDecision::RollBack
             });
-        if verdict == Verdict::Commit {
+        if verdict == UnitDecision::Commit {
             // A unit with a failed statement never gets here, so COMMIT cannot turn into ROLLBACK.
             if let Err(error) = connection.batch("COMMIT") {
                 connection.discard();

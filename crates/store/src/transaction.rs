@@ -275,7 +275,7 @@ pub(crate) struct ReadBack<'s> {
 /// A unit of work as seen by an engine: work to run, and a slot for its outcome.
 pub(crate) trait Unit: Any + Send {
     /// Runs the work and stores its events.
-    fn run(&mut self, transaction: &mut dyn Transaction) -> Verdict;
+    fn run(&mut self, transaction: &mut dyn Transaction) -> UnitDecision;
 
     /// Replaces the outcome with an error, because the commit failed after the work ran.
     fn fail(&mut self, error: Error);
@@ -283,11 +283,9 @@ pub(crate) trait Unit: Any + Send {
 
 /// Action that the engine must take after a unit ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Commit it.
+pub(crate) enum UnitDecision {
     Commit,
     /// Nothing: it failed before it wrote anything.
     Untouched,
-    /// Roll it back.
     RollBack,
 }

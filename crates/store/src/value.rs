@@ -19,7 +19,6 @@ pub enum Param<'a> {
     Null,
     /// A 64-bit integer.
     Integer(i64),
-    /// Text.
     Text(Cow<'a, str>),
     /// Bytes.
     Blob(Cow<'a, [u8]>),
@@ -138,7 +137,6 @@ pub enum Value {
     Integer(i64),
     /// A floating-point number; only search ranks use it.
     Real(f64),
-    /// Text.
     Text(String),
     /// Bytes.
     Blob(Vec<u8>),

@@ -11,7 +11,7 @@ use cleveragents_domain::{
     LinkedPlan, Metadata, NewChange, NewMessage, Operation, PlanId, Position, Role, Sequence,
     SessionId, SessionName, Timestamp, TokenUsage, ToolInvocation, ToolInvocationId,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::sessions::{NewSession, SessionFilter};
 use cleveragents_store::{
     DatabaseUrl, Engine, EngineCache, Error, Migration, Options, Reader, SalvageReport, Severity,
@@ -45,7 +45,7 @@ fn add_session(engine: &Engine, name: &str, texts: Vec<String>) -> SessionId {
         .write(move |unit| {
             sessions::insert(unit, id, &new, EventKind::SessionCreated)?;
             let batch: Vec<AppendedMessage> = texts.iter().cloned().map(message).collect();
-            messages::append(unit, id, &batch, Announce::Each)?;
+            messages::append(unit, id, &batch, AppendEvents::Each)?;
             Ok::<_, Error>(id)
         })
         .expect("stored")
@@ -68,7 +68,7 @@ fn sixteen_processes_opening_one_new_database_migrate_it_once() {
         ));
     }
     for database in TestDatabase::each() {
-        let said = Child::race(
+        let printed = Child::race(
             16,
             "sixteen_processes_opening_one_new_database_migrate_it_once",
             |_| database.url.clone(),
@@ -79,7 +79,7 @@ fn sixteen_processes_opening_one_new_database_migrate_it_once() {
             .collect();
         assert_eq!(versions, expected, "each version once on {}", database.kind);
         let engine = database.open();
-        for session in said.concat() {
+        for session in printed.concat() {
             let id = session.parse().expect("the child says its session");
             let stored = engine
                 .read(|reader| sessions::get(reader, id))
@@ -219,7 +219,7 @@ fn damage_is_named(database: &TestDatabase, what: &str) {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_called_damaged() {
+fn a_file_that_is_not_a_database_is_reported_damaged() {
     let noise: Vec<u8> = (0..40_000_u32)
         .flat_map(|x| x.wrapping_mul(2_654_435_761).to_le_bytes())
         .collect();
@@ -608,7 +608,7 @@ fn is_sound(engine: &Engine) {
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_file_is_saved_and_the_file_is_kept() {
+fn repair_saves_readable_rows_and_keeps_the_damaged_file() {
     let database = populated(100, 50);
     let leaves = leaves_of(&database, "messages");
     let middle = leaves.len() / 2;

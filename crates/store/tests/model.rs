@@ -23,7 +23,7 @@ mod sync {
 }
 
 use cache::Cache;
-use group::{GroupCommit, Linger, Writer};
+use group::{GroupCommit, LingerPolicy, Writer};
 
 /// Runs a model under many interleavings.
 fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
@@ -38,34 +38,34 @@ fn exhaust(model: impl Fn() + Send + Sync + 'static) {
 }
 
 /// A shared value that counts how often it was built and freed.
-struct Built {
+struct CountedValue {
     freed: Arc<AtomicUsize>,
 }
 
-impl Drop for Built {
+impl Drop for CountedValue {
     fn drop(&mut self) {
         self.freed.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 #[derive(Clone, Default)]
-struct Count {
+struct BuildCounts {
     built: Arc<AtomicUsize>,
     freed: Arc<AtomicUsize>,
 }
 
-impl Count {
-    fn build(&self) -> Built {
+impl BuildCounts {
+    fn build(&self) -> CountedValue {
         self.built.fetch_add(1, Ordering::SeqCst);
         // A build takes time: another thread may run in the middle of it.
         thread::yield_now();
-        Built {
+        CountedValue {
             freed: Arc::clone(&self.freed),
         }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "what a cache is given")]
-    fn try_build(&self) -> Result<Built, &'static str> {
+    fn try_build(&self) -> Result<CountedValue, &'static str> {
         Ok(self.build())
     }
 
@@ -78,7 +78,7 @@ impl Count {
     }
 }
 
-type Engines = Arc<Cache<&'static str, Built>>;
+type Engines = Arc<Cache<&'static str, CountedValue>>;
 
 fn engines() -> Engines {
     Arc::new(Cache::new())
@@ -86,7 +86,7 @@ fn engines() -> Engines {
 
 /// N concurrent callers of one key.
 fn callers_share_one_build(callers: usize) {
-    let (cache, count) = (engines(), Count::default());
+    let (cache, count) = (engines(), BuildCounts::default());
     let running: Vec<_> = (0..callers)
         .map(|_| {
             let (cache, count) = (Arc::clone(&cache), count.clone());
@@ -122,13 +122,13 @@ fn defect_7566_three_callers_share_one_build() {
 #[test]
 fn a_failed_build_is_not_remembered() {
     explore(|| {
-        let (cache, count) = (engines(), Count::default());
+        let (cache, count) = (engines(), BuildCounts::default());
         let failing = {
             let cache = Arc::clone(&cache);
             thread::spawn(move || {
                 cache.get_or_build(&"memory", || {
                     thread::yield_now();
-                    Err::<Built, _>("out of luck")
+                    Err::<CountedValue, _>("out of luck")
                 })
             })
         };
@@ -206,7 +206,7 @@ fn the_checker_finds_keys_that_wait_for_each_other() {
 #[test]
 fn the_last_user_frees_the_value_and_its_slot_is_forgotten() {
     explore(|| {
-        let (cache, count) = (engines(), Count::default());
+        let (cache, count) = (engines(), BuildCounts::default());
         let running: Vec<_> = (0..3)
             .map(|_| {
                 let (cache, count) = (Arc::clone(&cache), count.clone());
@@ -234,7 +234,7 @@ fn the_last_user_frees_the_value_and_its_slot_is_forgotten() {
 #[test]
 fn forgetting_slots_never_splits_a_key() {
     explore(|| {
-        let (cache, count) = (engines(), Count::default());
+        let (cache, count) = (engines(), BuildCounts::default());
         let ask = |key: &'static str| {
             let (cache, count) = (Arc::clone(&cache), count.clone());
             thread::spawn(move || {
@@ -255,11 +255,11 @@ fn forgetting_slots_never_splits_a_key() {
 /// The design of the founding report: check, build, insert, each step safe on its own.
 #[derive(Default)]
 struct FoundingCache {
-    engines: Mutex<HashMap<&'static str, Arc<Built>>>,
+    engines: Mutex<HashMap<&'static str, Arc<CountedValue>>>,
 }
 
 impl FoundingCache {
-    fn get_or_build(&self, url: &'static str, count: &Count) -> Arc<Built> {
+    fn get_or_build(&self, url: &'static str, count: &BuildCounts) -> Arc<CountedValue> {
         let is_missing = !self.engines.lock().expect("not poisoned").contains_key(url);
         if is_missing {
             let built = Arc::new(count.build());
@@ -276,7 +276,7 @@ impl FoundingCache {
 #[should_panic(expected = "two engines for one URL")]
 fn defect_7566_the_checker_finds_the_founding_race() {
     explore(|| {
-        let (cache, count) = (Arc::new(FoundingCache::default()), Count::default());
+        let (cache, count) = (Arc::new(FoundingCache::default()), BuildCounts::default());
         let other = {
             let (cache, count) = (Arc::clone(&cache), count.clone());
             thread::spawn(move || cache.get_or_build("memory", &count))
@@ -298,13 +298,13 @@ struct Unit {
 
 /// A writer that records what it runs and detects concurrent use.
 #[derive(Clone, Default)]
-struct Notes {
+struct RecordingWriter {
     busy: Arc<AtomicBool>,
     asks: bool,
     ran: Arc<Mutex<Vec<(usize, usize)>>>,
 }
 
-impl Notes {
+impl RecordingWriter {
     fn alone<T>(&self, work: impl FnOnce() -> T) -> T {
         assert!(
             !self.busy.swap(true, Ordering::SeqCst),
@@ -317,7 +317,7 @@ impl Notes {
     }
 }
 
-impl Writer for Notes {
+impl Writer for RecordingWriter {
     type Unit = Unit;
 
     fn run(&mut self, units: &mut Vec<Unit>, more: &mut dyn FnMut(&mut Vec<Unit>) -> bool) {
@@ -347,7 +347,7 @@ impl Writer for Notes {
 #[derive(Clone, Copy)]
 struct NoLinger;
 
-impl Linger for NoLinger {
+impl LingerPolicy for NoLinger {
     type Patience = ();
 
     fn wait(&self, (): &mut (), _: &dyn Fn() -> usize) {}
@@ -357,7 +357,7 @@ impl Linger for NoLinger {
 #[derive(Clone, Copy)]
 struct FewTurns;
 
-impl Linger for FewTurns {
+impl LingerPolicy for FewTurns {
     /// Turns waited in this batch.
     type Patience = usize;
 
@@ -383,7 +383,7 @@ struct Model<L> {
     asks: bool,
 }
 
-fn callers_submit<L: Linger + Send + Sync + 'static>(model: Model<L>) {
+fn callers_submit<L: LingerPolicy + Send + Sync + 'static>(model: Model<L>) {
     let Model {
         callers,
         units,
@@ -391,9 +391,9 @@ fn callers_submit<L: Linger + Send + Sync + 'static>(model: Model<L>) {
         maximum,
         asks,
     } = model;
-    let notes = Notes {
+    let notes = RecordingWriter {
         asks,
-        ..Notes::default()
+        ..RecordingWriter::default()
     };
     let commit = Arc::new(GroupCommit::new(notes.clone(), linger, maximum));
     let running: Vec<_> = (0..callers)
@@ -446,7 +446,7 @@ fn callers_submit<L: Linger + Send + Sync + 'static>(model: Model<L>) {
 
 const MANY: usize = 1024;
 
-fn explore_callers<L: Linger + Copy + Send + Sync + 'static>(model: Model<L>) {
+fn explore_callers<L: LingerPolicy + Copy + Send + Sync + 'static>(model: Model<L>) {
     explore(move || callers_submit(model));
 }
 
@@ -473,7 +473,7 @@ fn many_callers_of_the_group_commit_get_their_own_units_back() {
 }
 
 #[test]
-fn a_leader_that_waits_for_company_loses_and_blocks_nobody() {
+fn a_lingering_leader_loses_and_blocks_no_unit() {
     explore_callers(Model {
         callers: 3,
         units: 3,
@@ -541,7 +541,7 @@ impl HastyCommit {
 
 #[test]
 #[should_panic(expected = "a unit was left in the queue")]
-fn the_checker_finds_a_unit_that_nobody_leads() {
+fn the_checker_finds_a_unit_without_leader() {
     explore(|| {
         let commit = Arc::new(HastyCommit::default());
         let other = {

@@ -22,7 +22,6 @@ const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 /// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
-    /// A text.
     Text(String),
     /// An integer.
     Number(u64),

@@ -103,8 +103,8 @@ impl Child {
             {
                 return None;
             }
-            if let Some((_, said)) = line.trim_end().split_once(MARK) {
-                return Some(said.to_owned());
+            if let Some((_, message)) = line.trim_end().split_once(MARK) {
+                return Some(message.to_owned());
             }
         }
     }
@@ -118,13 +118,13 @@ impl Child {
     /// Waits for the child to succeed and returns its remaining lines.
     pub fn finish(mut self) -> Vec<String> {
         drop(self.input.take());
-        let said: Vec<String> = std::iter::from_fn(|| self.read_line()).collect();
+        let message: Vec<String> = std::iter::from_fn(|| self.read_line()).collect();
         let status = self.process.wait().expect("the child can be waited for");
         assert!(
             status.success(),
-            "the child ended with {status}; it said {said:?}"
+            "the child ended with {status}; it said {message:?}"
         );
-        said
+        message
     }
 }
 

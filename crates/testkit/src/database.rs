@@ -85,7 +85,6 @@ impl TestDatabase {
             .join("test.db")
     }
 
-    /// Parsed URL.
     pub fn parsed_url(&self) -> DatabaseUrl {
         DatabaseUrl::parse(&self.url, Path::new("/")).expect("test databases have good URLs")
     }

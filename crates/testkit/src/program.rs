@@ -237,9 +237,9 @@ impl Answer {
     /// Asserts that a command failed and reported it, in `--format json`.
     pub fn assert_no_claim(&self, here: &str) {
         assert_ne!(self.code, Some(0), "{here} claims success: {self:?}");
-        let told = self.json();
-        assert_eq!(told["status"], "error", "{here}: {self:?}");
-        let messages = told["messages"].as_array().expect("messages");
+        let received = self.json();
+        assert_eq!(received["status"], "error", "{here}: {self:?}");
+        let messages = received["messages"].as_array().expect("messages");
         let claims = messages.iter().any(|message| message["level"] == "ok");
         assert!(!claims, "{here} claims success: {self:?}");
     }

@@ -26,9 +26,9 @@ fn refused(path: &str, body: &Value) -> Option<String> {
 }
 
 /// Changes of an accepted request: where, what, and a part of the error. Null removes the field.
-type Breaks<'a> = &'a [(&'a str, Value, &'a str)];
+type InvalidChanges<'a> = &'a [(&'a str, Value, &'a str)];
 
-fn each_is_refused(path: &str, good: &Value, breaks: Breaks<'_>) {
+fn each_is_refused(path: &str, good: &Value, breaks: InvalidChanges<'_>) {
     assert_eq!(refused(path, good), None, "{good}");
     for (place, value, expected) in breaks {
         let mut body = good.clone();

@@ -13,7 +13,7 @@ pub enum Access {
     Writes,
 }
 
-/// Where a tool has to run.
+/// Environment in which a tool has to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Environment {

@@ -31,7 +31,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("read_output", "output-read"),
 ];
 
-/// Why a text is not the name of a tool.
+/// Errors of parsing the name of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolNameError {
     /// The text is not a valid name.

@@ -15,7 +15,7 @@ use crate::spec::{Source, ToolSpec};
 use crate::tool::{Grounds, PrepareError, PreparedCall, Tool};
 use crate::tool_search::{SearchableTool, ToolSearch};
 
-/// Why a tool cannot be registered or removed.
+/// Errors of registering and removing tools.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// A tool with this name exists.
@@ -118,7 +118,7 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Why an override cannot be applied.
+/// Errors of applying an override.
 #[derive(Debug, thiserror::Error)]
 pub enum TightenError {
     /// The tool does not exist, or its schema is invalid.
@@ -153,7 +153,6 @@ impl Tool for RestrictedTool {
     }
 }
 
-/// The target of a call.
 pub(crate) enum CallTarget<'r> {
     /// A registered tool.
     Tool(&'r Entry),

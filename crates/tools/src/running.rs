@@ -9,7 +9,7 @@ use cleveragents_process::{CommandResult, Ending, Stream};
 use crate::ports::{Command, PortError, Workspace};
 use crate::tool::{Call, Failure, FailureKind, TouchedPaths};
 
-/// How standard output and standard error of a command are used.
+/// Use of the standard output and standard error of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
     /// Both are the output, interleaved.
@@ -26,9 +26,9 @@ pub fn exec(
     call: &mut Call<'_>,
 ) -> Result<CommandResult, PortError> {
     let cancel = call.cancel();
-    let heard = RefCell::new((&mut call.output, &mut call.log, OutputBound::default()));
+    let received = RefCell::new((&mut call.output, &mut call.log, OutputBound::default()));
     let hear = |stream, bytes: &[u8]| {
-        let (output, log, bound) = &mut *heard.borrow_mut();
+        let (output, log, bound) = &mut *received.borrow_mut();
         if stream == Stream::Errors && streams == Streams::ErrorsAsLog {
             log.push(bytes);
         } else {
@@ -36,7 +36,7 @@ pub fn exec(
         }
     };
     let finished = workspace.exec(command, &hear, cancel);
-    let (output, _, bound) = heard.into_inner();
+    let (output, _, bound) = received.into_inner();
     output.bytes(&bound.finish());
     finished
 }

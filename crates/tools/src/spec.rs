@@ -12,7 +12,7 @@ use crate::name::ToolName;
 /// Default time limit of a tool.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Where a tool comes from.
+/// Origin of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -22,7 +22,6 @@ pub enum Source {
     Custom,
     /// An MCP server.
     Mcp,
-    /// An agent skill.
     AgentSkill,
     /// A tool that wraps another tool.
     Wrapped,
@@ -97,7 +96,7 @@ pub enum Ground {
     Nothing,
 }
 
-/// How a resource slot is filled.
+/// Source of the resource of a slot.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -125,7 +124,7 @@ pub struct Slot {
     pub required: bool,
     /// Description for users.
     pub description: String,
-    /// How the slot is filled.
+    /// Source of the resource of the slot.
     pub binding: Binding,
     /// Name of the resource, for a static binding.
     pub resource: Option<String>,
@@ -138,7 +137,7 @@ pub struct ToolSpec {
     pub name: ToolName,
     /// Description for the model.
     pub description: String,
-    /// Where the tool comes from.
+    /// Origin of the tool.
     pub source: Source,
     /// Group for safety profiles.
     pub category: Category,

@@ -55,7 +55,7 @@ pub struct Grounds<'a> {
     pub workspace: Option<&'a dyn Workspace>,
 }
 
-/// Why a call cannot be prepared. It had no effect.
+/// Reason why a call cannot be prepared. It had no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrepareError {
     /// The arguments match the schema but are inconsistent.
@@ -107,7 +107,7 @@ pub trait PreparedCall {
     fn run(self: Box<Self>, permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure>;
 }
 
-/// Which paths a tool changed.
+/// Paths that a tool changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum TouchedPaths {
     /// No changes.
@@ -167,7 +167,6 @@ impl Answer {
     }
 }
 
-/// Kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// The tool reported an error.
@@ -283,7 +282,7 @@ impl<'a> Call<'a> {
     }
 
     /// Fails when the call was cancelled or reached its time limit. Long loops call this regularly.
-    pub fn keep_going(&self) -> Result<(), Failure> {
+    pub fn check_cancelled(&self) -> Result<(), Failure> {
         if self.cancel.is_cancelled() {
             return Err(Failure::with_kind(
                 FailureKind::Cancelled,

@@ -160,19 +160,19 @@ impl Tool for ToolSearch {
         _grounds: Grounds<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
         let query = arguments.get("query").and_then(Value::as_str);
-        Ok(Box::new(Searching {
+        Ok(Box::new(PreparedSearch {
             search: self,
             query: query.unwrap_or_default().to_owned(),
         }))
     }
 }
 
-struct Searching<'a> {
+struct PreparedSearch<'a> {
     search: &'a ToolSearch,
     query: String,
 }
 
-impl PreparedCall for Searching<'_> {
+impl PreparedCall for PreparedSearch<'_> {
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::Text(self.query.clone())]
     }

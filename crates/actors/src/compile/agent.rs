@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::remote::is_about_agents;
-use super::resolver::Trail;
+use super::resolver::CompileStack;
 use super::settings::{Settings, model};
 use super::{Compiler, Reference};
 use crate::file::{Fields, broken_rule};
@@ -40,7 +40,7 @@ impl<'c> Compiler<'c> {
     pub(super) fn agent_of(
         &self,
         fields: &Fields<'c>,
-        trail: &Trail<'_>,
+        trail: &CompileStack<'_>,
         name: &str,
     ) -> Result<Reference, DefinitionFault> {
         let own = self.settings(fields)?;
@@ -55,7 +55,7 @@ impl<'c> Compiler<'c> {
         &self,
         fields: &Fields<'c>,
         defaults: &Settings,
-        trail: &Trail<'_>,
+        trail: &CompileStack<'_>,
         name: &str,
     ) -> Result<Reference, DefinitionFault> {
         let own = self.settings(fields)?;
@@ -76,7 +76,7 @@ impl<'c> Compiler<'c> {
         fields: &Fields<'c>,
         own: Settings,
         below: Settings,
-        trail: &Trail<'_>,
+        trail: &CompileStack<'_>,
         name: Option<&str>,
     ) -> Result<Reference, DefinitionFault> {
         let Some(named) = fields.text("actor")? else {

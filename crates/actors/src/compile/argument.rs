@@ -1,12 +1,12 @@
 //! Parses expressions, templates and [`Argument`]s of files.
 
 use crate::expression::{Expression, Template};
-use crate::file::{At, Fields, Tree, broken_rule, map, text};
+use crate::file::{Fields, Tree, WithPosition, broken_rule, map, text};
 use crate::graph::Argument;
 use cleveragents_domain::DefinitionFault;
 
 /// Parses an expression.
-pub(super) fn expression(written: &At<String>) -> Result<Expression, DefinitionFault> {
+pub(super) fn expression(written: &WithPosition<String>) -> Result<Expression, DefinitionFault> {
     // Users write `{{ score > 3 }}` for `score > 3`.
     let inner = whole_placeholder(&written.value).unwrap_or(&written.value);
     Expression::parse(inner.trim()).map_err(|error| {
@@ -17,7 +17,7 @@ pub(super) fn expression(written: &At<String>) -> Result<Expression, DefinitionF
 }
 
 /// Parses a template.
-pub(super) fn template(written: &At<String>) -> Result<Template, DefinitionFault> {
+pub(super) fn template(written: &WithPosition<String>) -> Result<Template, DefinitionFault> {
     Template::parse(&written.value).map_err(|error| {
         let message = format!("this is not a valid template: {error}");
         let fix = "write placeholders like `{{ input }}` (docs/reference/actors.md)";
@@ -34,13 +34,13 @@ pub(super) fn whole_placeholder(text: &str) -> Option<&str> {
 }
 
 /// Parses a value in which texts may be templates.
-pub(super) fn argument(tree: &At<Tree>) -> Result<Argument, DefinitionFault> {
+pub(super) fn argument(tree: &WithPosition<Tree>) -> Result<Argument, DefinitionFault> {
     Ok(match &tree.value {
         Tree::Text(written) => {
             if !["{{", "{%", "{#"].iter().any(|sign| written.contains(sign)) {
                 return Ok(Argument::Plain(tree.value.json()));
             }
-            let written = At::new(written.clone(), tree.place);
+            let written = WithPosition::new(written.clone(), tree.place);
             if whole_placeholder(&written.value).is_some() {
                 Argument::Value(expression(&written)?)
             } else {
@@ -68,7 +68,9 @@ pub(super) fn argument(tree: &At<Tree>) -> Result<Argument, DefinitionFault> {
 }
 
 /// Parses the fields of a map, each a value in which texts may be templates.
-pub(super) fn arguments(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, DefinitionFault> {
+pub(super) fn arguments(
+    tree: &WithPosition<Tree>,
+) -> Result<Vec<(String, Argument)>, DefinitionFault> {
     map(tree)?
         .iter()
         .map(|(name, value)| Ok((name.value.clone(), argument(value)?)))
@@ -89,7 +91,7 @@ pub(super) fn is_key(name: &str) -> bool {
 }
 
 /// Validates a key of the state that a node may write.
-pub(super) fn key(written: At<String>) -> Result<String, DefinitionFault> {
+pub(super) fn key(written: WithPosition<String>) -> Result<String, DefinitionFault> {
     let fix = "write letters, digits and `_`, starting with a letter";
     if !is_key(&written.value) {
         let message = format!("`{}` cannot be a key of the state", written.value);
@@ -114,7 +116,9 @@ pub(super) fn template_in(
 }
 
 /// Parses updates of the state: a map of keys to values.
-pub(super) fn updates(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, DefinitionFault> {
+pub(super) fn updates(
+    tree: &WithPosition<Tree>,
+) -> Result<Vec<(String, Argument)>, DefinitionFault> {
     map(tree)?
         .iter()
         .map(|(name, value)| Ok((key(name.clone())?, argument(value)?)))

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::file::{Place, broken_rule};
-use crate::graph::{Edge, Fits, Key, Node, NodeIndex, NodeKind};
+use crate::file::{FilePosition, broken_rule};
+use crate::graph::{Edge, Key, Node, NodeIndex, NodeKind, TextMatch};
 use crate::state::Reducer;
 use cleveragents_domain::DefinitionFault;
 
@@ -13,11 +13,11 @@ pub(super) struct Draft {
     /// Nodes; one more than the file has when an edge leads to `end`.
     pub(super) nodes: Vec<Node>,
     /// Positions of the nodes in the file.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<FilePosition>,
     /// Entry node.
     pub(super) entry: NodeIndex,
     /// Exits that the file names, with their positions.
-    pub(super) exits: Vec<(NodeIndex, Place)>,
+    pub(super) exits: Vec<(NodeIndex, FilePosition)>,
 }
 
 /// Returns the nodes with their exits and the edges to joins that files may omit.
@@ -71,9 +71,11 @@ impl Draft {
         &mut self.nodes[index.0 as usize]
     }
 
-    fn place(&self, index: NodeIndex) -> Place {
+    fn place(&self, index: NodeIndex) -> FilePosition {
         let place = self.places.get(index.0 as usize);
-        place.copied().unwrap_or(Place { line: 1, column: 1 })
+        place
+            .copied()
+            .unwrap_or(FilePosition { line: 1, column: 1 })
     }
 
     /// Refuses edges and rules that no run can take, because an earlier one is always taken. Edges that only
@@ -83,7 +85,10 @@ impl Draft {
             let always = match &self.nodes[number].kind {
                 NodeKind::Conditional(node) => node.otherwise,
                 NodeKind::Router(node) => {
-                    let rule = node.rules.iter().position(|rule| rule.fits == Fits::Always);
+                    let rule = node
+                        .rules
+                        .iter()
+                        .position(|rule| rule.fits == TextMatch::Always);
                     let first = rule.and_then(|place| node.rules.get(place));
                     let behind = rule.and_then(|place| node.rules.get(place + 1));
                     if let (Some(first), Some(behind)) = (first, behind) {
@@ -99,40 +104,40 @@ impl Draft {
                 _ => None,
             };
             let edges = &self.nodes[number].edges;
-            let (taken, behind) = match always {
+            let (usage, behind) = match always {
                 Some(target) => (target, 0),
                 None => match edges.iter().position(|edge| edge.condition.is_none()) {
                     Some(place) => (edges[place].target, place + 1),
                     None => continue,
                 },
             };
-            let differs = |edge: &&Edge| edge.target != taken;
+            let differs = |edge: &&Edge| edge.target != usage;
             if let Some(edge) = edges[behind..].iter().find(differs) {
-                return Err(self.never_taken(number, taken, edge.target));
+                return Err(self.never_taken(number, usage, edge.target));
             }
             self.nodes[number].edges.truncate(behind);
         }
         Ok(())
     }
 
-    fn never_taken(&self, number: usize, taken: NodeIndex, never: NodeIndex) -> DefinitionFault {
-        let (id, taken, never) = (
+    fn never_taken(&self, number: usize, usage: NodeIndex, never: NodeIndex) -> DefinitionFault {
+        let (id, usage, never) = (
             &self.nodes[number].id,
-            &self.node(taken).id,
+            &self.node(usage).id,
             &self.node(never).id,
         );
         let message = format!(
-            "the edge from `{id}` to `{taken}` has no condition, so the one to `{never}` is never taken"
+            "the edge from `{id}` to `{usage}` has no condition, so the one to `{never}` is never taken"
         );
         let fix = format!(
-            "give the edge to `{taken}` a condition, put it last, or run both at the same time with a `parallel` node"
+            "give the edge to `{usage}` a condition, put it last, or run both at the same time with a `parallel` node"
         );
         broken_rule(self.places[number], message, fix)
     }
 
     /// Walks each branch up to its join, and connects branches that end before it.
     fn join_branches(&mut self) -> Result<(), DefinitionFault> {
-        // The number of the last walk that visited a node, so that nothing has to be cleared between walks.
+        // The number of the last traversal that visited a node, so that nothing has to be cleared between traversals.
         let mut seen = vec![0_u32; self.nodes.len()];
         let mut walk = 0;
         for number in 0..self.places.len() {

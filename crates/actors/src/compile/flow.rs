@@ -7,12 +7,15 @@ use super::Compiler;
 use super::argument::{expression, is_key};
 use super::graph::Targets;
 use crate::expression::Expression;
-use crate::file::{At, CHECK, CONDITION, Fields, RULE, Tree, broken_rule, list, text};
-use crate::graph::{ConditionalNode, Fits, NodeIndex, RouterNode, RouterRule};
+use crate::file::{CHECK, CONDITION, Fields, RULE, Tree, WithPosition, broken_rule, list, text};
+use crate::graph::{ConditionalNode, NodeIndex, RouterNode, RouterRule, TextMatch};
 
 impl<'c> Compiler<'c> {
     /// A condition: an expression, or a map that compares a key with a value.
-    pub(super) fn condition(&self, tree: &'c At<Tree>) -> Result<Expression, DefinitionFault> {
+    pub(super) fn condition(
+        &self,
+        tree: &'c WithPosition<Tree>,
+    ) -> Result<Expression, DefinitionFault> {
         match &tree.value {
             Tree::Map(_) => {
                 let fields = self.open(tree, &CONDITION)?;
@@ -22,7 +25,7 @@ impl<'c> Compiler<'c> {
                 compared(&key, &value.value.json())
             }
             // `condition: true` and `condition: false` are expressions too.
-            Tree::Bool(value) => expression(&At::new(value.to_string(), tree.place)),
+            Tree::Bool(value) => expression(&WithPosition::new(value.to_string(), tree.place)),
             _ => expression(&text(tree)?),
         }
     }
@@ -75,18 +78,18 @@ impl<'c> Compiler<'c> {
 
     fn rule(
         &self,
-        tree: &'c At<Tree>,
+        tree: &'c WithPosition<Tree>,
         targets: &Targets<'_>,
     ) -> Result<RouterRule, DefinitionFault> {
         let fields = self.open(tree, &RULE)?;
         let target: NodeIndex = targets.find(&text(fields.needed("target", "a rule")?)?)?;
         let mut fits = Vec::new();
-        for (field, kind) in SEARCHES {
+        for (field, kind) in TEXT_MATCHES {
             if let Some(text) = fields.text(field)? {
                 fits.push(kind(text.value));
             }
         }
-        if let Some(kind) = fields.word("type", SEARCHES)? {
+        if let Some(kind) = fields.word("type", TEXT_MATCHES)? {
             fits.push(kind(
                 text(fields.needed("value", "a rule with a `type`")?)?.value,
             ));
@@ -104,37 +107,37 @@ impl<'c> Compiler<'c> {
             return Err(broken_rule(fields.place, message, fix));
         }
         Ok(RouterRule {
-            fits: fits.pop().unwrap_or(Fits::Always),
+            fits: fits.pop().unwrap_or(TextMatch::Always),
             target,
             strip: fields.flag("strip")?.unwrap_or(true),
         })
     }
 
     /// The legacy form of a rule compares the text, or a key of the state, with a value.
-    fn rule_condition(&self, tree: &'c At<Tree>) -> Result<Fits, DefinitionFault> {
+    fn rule_condition(&self, tree: &'c WithPosition<Tree>) -> Result<TextMatch, DefinitionFault> {
         if matches!(tree.value, Tree::Map(_)) {
             let fields = self.open(tree, &CONDITION)?;
             if fields.get("context_value").is_none()
                 && let Some(value) = fields.text("equals")?
             {
-                return Ok(Fits::Equals(value.value));
+                return Ok(TextMatch::Equals(value.value));
             }
         }
-        Ok(Fits::Check(self.condition(tree)?))
+        Ok(TextMatch::Check(self.condition(tree)?))
     }
 }
 
-type Search = fn(String) -> Fits;
+type TextMatchConstructor = fn(String) -> TextMatch;
 
-const SEARCHES: &[(&str, Search)] = &[
-    ("prefix", Fits::Prefix),
-    ("contains", Fits::Contains),
-    ("suffix", Fits::Suffix),
-    ("equals", Fits::Equals),
+const TEXT_MATCHES: &[(&str, TextMatchConstructor)] = &[
+    ("prefix", TextMatch::Prefix),
+    ("contains", TextMatch::Contains),
+    ("suffix", TextMatch::Suffix),
+    ("equals", TextMatch::Equals),
 ];
 
 /// Compares a key of the state with a value. An unset key does not equal any value.
-fn compared(key: &At<String>, value: &Value) -> Result<Expression, DefinitionFault> {
+fn compared(key: &WithPosition<String>, value: &Value) -> Result<Expression, DefinitionFault> {
     let path = &key.value;
     if !path.split('.').all(is_key) {
         let message = format!("`{path}` is not a key of the state");
@@ -142,7 +145,7 @@ fn compared(key: &At<String>, value: &Value) -> Result<Expression, DefinitionFau
         return Err(broken_rule(key.place, message, fix));
     }
     let text = format!("{path} is defined and {path} == {}", literal(value));
-    expression(&At::new(text, key.place))
+    expression(&WithPosition::new(text, key.place))
 }
 
 /// A value in the syntax of expressions.

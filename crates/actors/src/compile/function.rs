@@ -2,7 +2,7 @@
 
 use super::argument::{expression, is_key, whole_placeholder};
 use crate::expression::Expression;
-use crate::file::{At, broken_rule, meant};
+use crate::file::{WithPosition, broken_rule, meant};
 use cleveragents_domain::DefinitionFault;
 
 /// Function names and their expressions over `$`.
@@ -29,8 +29,8 @@ pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
 
 /// The expression of a function applied to its input, itself an expression; `input` when not given.
 pub(super) fn function(
-    name: &At<String>,
-    input: Option<&At<String>>,
+    name: &WithPosition<String>,
+    input: Option<&WithPosition<String>>,
 ) -> Result<Expression, DefinitionFault> {
     let found = FUNCTIONS.iter().find(|(known, _)| *known == name.value);
     let Some((_, pattern)) = found else {
@@ -45,7 +45,7 @@ pub(super) fn function(
         );
         return Err(broken_rule(name.place, message, fix));
     };
-    let default = At::new("input".to_owned(), name.place);
+    let default = WithPosition::new("input".to_owned(), name.place);
     let input = input.unwrap_or(&default);
     let inner = whole_placeholder(&input.value)
         .unwrap_or(&input.value)
@@ -58,5 +58,5 @@ pub(super) fn function(
         format!("({inner})")
     };
     let whole = pattern.replace('$', &operand);
-    expression(&At::new(whole, input.place))
+    expression(&WithPosition::new(whole, input.place))
 }

@@ -8,12 +8,12 @@ use cleveragents_domain::{DefinitionFault, MicroUsd, nearest};
 
 use super::argument::key;
 use super::check::{self, Draft};
-use super::node::{Around, Kind, seconds};
-use super::resolver::Trail;
+use super::node::{Kind, NodeContext, seconds};
+use super::resolver::CompileStack;
 use super::{Compiler, Settings};
 use crate::file::{
-    At, EDGE, Fields, KEY, LIMITS, NODE, ROUTE, Tree, broken_rule, list, map, meant, text,
-    unexpected,
+    EDGE, Fields, KEY, LIMITS, NODE, ROUTE, Tree, WithPosition, broken_rule, list, map, meant,
+    text, unexpected,
 };
 use crate::graph::{
     Agent, Edge, FunctionNode, Graph, Key, Limits, Node, NodeIndex, NodeKind, ResponseFormat,
@@ -32,7 +32,7 @@ pub(super) struct Targets<'a> {
 
 impl Targets<'_> {
     /// The node of this id.
-    pub(super) fn find(&self, id: &At<String>) -> Result<NodeIndex, DefinitionFault> {
+    pub(super) fn find(&self, id: &WithPosition<String>) -> Result<NodeIndex, DefinitionFault> {
         if let Some(index) = self.index.get(id.value.as_str()) {
             return Ok(*index);
         }
@@ -94,13 +94,13 @@ impl<'c> Compiler<'c> {
     pub(super) fn graph(
         &self,
         fields: &Fields<'c>,
-        trail: &Trail<'_>,
+        trail: &CompileStack<'_>,
     ) -> Result<Graph, DefinitionFault> {
         let route = self.route(fields)?;
         let drafts = self.drafts(&route)?;
         let targets = targets(&drafts)?;
         let defaults = self.defaults(fields)?;
-        let around = Around {
+        let around = NodeContext {
             targets: &targets,
             defaults: &defaults,
             trail,
@@ -184,7 +184,10 @@ impl<'c> Compiler<'c> {
     }
 
     /// The fields of the nodes, each with its id.
-    fn drafts(&self, route: &Fields<'c>) -> Result<Vec<(At<String>, Fields<'c>)>, DefinitionFault> {
+    fn drafts(
+        &self,
+        route: &Fields<'c>,
+    ) -> Result<Vec<(WithPosition<String>, Fields<'c>)>, DefinitionFault> {
         let tree = route.get("nodes").ok_or_else(|| {
             let message = "the graph has no nodes";
             broken_rule(route.place, message, "add `nodes:` with one node per line")
@@ -222,9 +225,9 @@ impl<'c> Compiler<'c> {
 
     fn draft(
         &self,
-        id: &At<String>,
+        id: &WithPosition<String>,
         fields: &Fields<'c>,
-        around: &Around<'_>,
+        around: &NodeContext<'_>,
     ) -> Result<Node, DefinitionFault> {
         let kind = Kind::from_fields(fields)?;
         let retries = match fields.count("retries")? {
@@ -398,7 +401,7 @@ const REDUCERS: &[(&str, Reducer)] = &[
     ("sum", Reducer::Sum),
 ];
 
-fn reducer(word: &At<String>) -> Result<Reducer, DefinitionFault> {
+fn reducer(word: &WithPosition<String>) -> Result<Reducer, DefinitionFault> {
     let found = REDUCERS.iter().find(|(known, _)| *known == word.value);
     found.map(|(_, reducer)| *reducer).ok_or_else(|| {
         let message = format!("reducer `{}` does not exist", word.value);
@@ -412,7 +415,9 @@ fn reducer(word: &At<String>) -> Result<Reducer, DefinitionFault> {
 }
 
 /// Indexes the nodes by id. Ids must be unique and valid in step paths.
-fn targets<'d>(drafts: &'d [(At<String>, Fields<'_>)]) -> Result<Targets<'d>, DefinitionFault> {
+fn targets<'d>(
+    drafts: &'d [(WithPosition<String>, Fields<'_>)],
+) -> Result<Targets<'d>, DefinitionFault> {
     let mut index = HashMap::with_capacity(drafts.len());
     for (number, (id, _)) in drafts.iter().enumerate() {
         let fits = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);

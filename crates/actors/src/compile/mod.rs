@@ -18,10 +18,11 @@ use std::sync::Arc;
 use cleveragents_domain::{DefinitionFault, DefinitionFileError, DefinitionKind, hint, suggest};
 use serde_json::Map;
 
-pub use resolver::{ResolveError, Resolver, Supply, Trail};
+pub use resolver::{CompileStack, ResolveError, Resolver, ToolSource};
 
 use crate::file::{
-    ActorFile, At, DEFINITION, Fields, Place, ROUTE, Section, TOP, Tree, broken_rule, map, meant,
+    ActorFile, DEFINITION, Fields, FilePosition, ROUTE, Section, TOP, Tree, WithPosition,
+    broken_rule, map, meant,
 };
 use crate::graph::{
     Actor, ActorKind, Agent, AgentNode, Graph, Limits, Node, NodeIndex, NodeKind, Role, ToolNode,
@@ -38,14 +39,14 @@ pub fn compile(
     resolver: &dyn Resolver,
 ) -> Result<Arc<Actor>, DefinitionFileError> {
     let name = file.name.to_string();
-    compile_file(file, resolver, &Trail::begin(&name))
+    compile_file(file, resolver, &CompileStack::begin(&name))
 }
 
 /// Compiles an actor that another one refers to; called by resolvers.
 pub fn compile_within(
     file: &ActorFile,
     resolver: &dyn Resolver,
-    trail: &Trail<'_>,
+    trail: &CompileStack<'_>,
 ) -> Result<Arc<Actor>, DefinitionFileError> {
     let name = file.name.to_string();
     compile_file(file, resolver, &trail.then("", &name))
@@ -54,7 +55,7 @@ pub fn compile_within(
 fn compile_file(
     file: &ActorFile,
     resolver: &dyn Resolver,
-    trail: &Trail<'_>,
+    trail: &CompileStack<'_>,
 ) -> Result<Arc<Actor>, DefinitionFileError> {
     Compiler::new(file, resolver)
         .and_then(|compiler| compiler.compile(trail))
@@ -73,13 +74,13 @@ struct Compiler<'c> {
     /// Local actors that are already compiled, and external ones.
     found: RefCell<HashMap<String, Reference>>,
     /// Tools, skills and servers that are known to exist.
-    supplies: RefCell<HashSet<(Supply, String)>>,
+    supplies: RefCell<HashSet<(ToolSource, String)>>,
     warnings: RefCell<Vec<String>>,
 }
 
 /// An actor or a route of the file.
 struct Local<'c> {
-    name: &'c At<String>,
+    name: &'c WithPosition<String>,
     fields: Fields<'c>,
     kind: ActorKind,
 }
@@ -147,20 +148,20 @@ impl<'c> Compiler<'c> {
 
     fn open(
         &self,
-        tree: &'c At<Tree>,
+        tree: &'c WithPosition<Tree>,
         section: &'static Section,
     ) -> Result<Fields<'c>, DefinitionFault> {
         Fields::open(tree, section, &mut self.warnings.borrow_mut())
     }
 
-    fn warn(&self, place: Place, message: &str) {
+    fn warn(&self, place: FilePosition, message: &str) {
         let line = place.line;
         self.warnings
             .borrow_mut()
             .push(format!("line {line}: {message}"));
     }
 
-    fn compile(self, trail: &Trail<'_>) -> Result<Actor, DefinitionFault> {
+    fn compile(self, trail: &CompileStack<'_>) -> Result<Actor, DefinitionFault> {
         let (kind, graph) = self.entry(trail)?;
         let top = &self.top;
         let role = top.word("role_hint", ROLES)?;
@@ -196,7 +197,7 @@ impl<'c> Compiler<'c> {
     }
 
     /// Kind and graph of the actor or route that a run starts with.
-    fn entry(&self, trail: &Trail<'_>) -> Result<(ActorKind, Graph), DefinitionFault> {
+    fn entry(&self, trail: &CompileStack<'_>) -> Result<(ActorKind, Graph), DefinitionFault> {
         if let Some(name) = &self.file.header.default_actor {
             let Some(local) = self.local.get(name.value.as_str()) else {
                 let message = format!(
@@ -241,7 +242,7 @@ impl<'c> Compiler<'c> {
     fn entry_of(
         &self,
         local: &Local<'c>,
-        trail: &Trail<'_>,
+        trail: &CompileStack<'_>,
     ) -> Result<(ActorKind, Graph), DefinitionFault> {
         let trail = trail.then(&self.name, &local.name.value);
         let graph = self.body(&local.fields, local.kind, &trail, &local.name.value)?;
@@ -253,7 +254,7 @@ impl<'c> Compiler<'c> {
         &self,
         fields: &Fields<'c>,
         kind: ActorKind,
-        trail: &Trail<'_>,
+        trail: &CompileStack<'_>,
         id: &str,
     ) -> Result<Graph, DefinitionFault> {
         agent::refuse_other_fields(fields, kind)?;
@@ -323,8 +324,8 @@ impl<'c> Compiler<'c> {
     /// The actor of a name: one of this file, or one from elsewhere.
     fn resolve_actor(
         &self,
-        name: &At<String>,
-        trail: &Trail<'_>,
+        name: &WithPosition<String>,
+        trail: &CompileStack<'_>,
     ) -> Result<Reference, DefinitionFault> {
         let key = name.value.as_str();
         if let Some(found) = self.found.borrow().get(key) {
@@ -356,7 +357,7 @@ impl<'c> Compiler<'c> {
     fn local_found(
         &self,
         local: &Local<'c>,
-        trail: &Trail<'_>,
+        trail: &CompileStack<'_>,
     ) -> Result<Reference, DefinitionFault> {
         let id = &local.name.value;
         if local.kind == ActorKind::Llm {
@@ -390,7 +391,7 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    fn unresolved(&self, name: &At<String>, unresolved: ResolveError) -> DefinitionFault {
+    fn unresolved(&self, name: &WithPosition<String>, unresolved: ResolveError) -> DefinitionFault {
         match unresolved {
             ResolveError::Missing(mut nearest) => {
                 let here = self.local.keys().copied();
@@ -416,7 +417,11 @@ impl<'c> Compiler<'c> {
     }
 
     /// Fails when a tool, skill or server of this name does not exist.
-    fn require(&self, kind: Supply, name: &At<String>) -> Result<(), DefinitionFault> {
+    fn require(
+        &self,
+        kind: ToolSource,
+        name: &WithPosition<String>,
+    ) -> Result<(), DefinitionFault> {
         let key = (kind, name.value.clone());
         if self.supplies.borrow().contains(&key) {
             return Ok(());
@@ -430,9 +435,9 @@ impl<'c> Compiler<'c> {
                 let what = kind.as_str();
                 let message = format!("{what} `{}` does not exist", name.value);
                 let list = match kind {
-                    Supply::Tool => suggest::tool_list(),
-                    Supply::Skill => suggest::skill_list(),
-                    Supply::McpServer => suggest::mcp_list(),
+                    ToolSource::Tool => suggest::tool_list(),
+                    ToolSource::Skill => suggest::skill_list(),
+                    ToolSource::McpServer => suggest::mcp_list(),
                 };
                 let fix = nearest.first().map_or_else(
                     || hint!("{} lists the existing ones", list),
@@ -489,7 +494,7 @@ fn is_route(top: &Fields<'_>, local: &Local<'_>) -> bool {
 }
 
 /// Rejects a route of the type `stream` before its fields are checked.
-fn refuse_streams(route: &At<Tree>) -> Result<(), DefinitionFault> {
+fn refuse_streams(route: &WithPosition<Tree>) -> Result<(), DefinitionFault> {
     for (name, value) in map(route)? {
         if name.value == "type"
             && let Tree::Text(kind) = &value.value

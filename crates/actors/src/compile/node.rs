@@ -9,12 +9,12 @@ use super::argument::{
 };
 use super::function::function;
 use super::graph::Targets;
-use super::resolver::{Supply, Trail};
+use super::resolver::{CompileStack, ToolSource};
 use super::settings::Settings;
 use super::{Compiler, OUTPUT, Reference};
 use crate::expression::Expression;
 use crate::file::{
-    At, Fields, NODE, TOOL_CALL, Tree, broken_rule, list, malformed, text, unexpected,
+    Fields, NODE, TOOL_CALL, Tree, WithPosition, broken_rule, list, malformed, text, unexpected,
 };
 use crate::graph::{
     Actor, AgentNode, Argument, FunctionNode, MapNode, NodeKind, ParallelNode, SubgraphNode,
@@ -155,10 +155,10 @@ impl Kind {
 }
 
 /// Surroundings of a node.
-pub(super) struct Around<'a> {
+pub(super) struct NodeContext<'a> {
     pub(super) targets: &'a Targets<'a>,
     pub(super) defaults: &'a Settings,
-    pub(super) trail: &'a Trail<'a>,
+    pub(super) trail: &'a CompileStack<'a>,
 }
 
 impl<'c> Compiler<'c> {
@@ -168,7 +168,7 @@ impl<'c> Compiler<'c> {
         id: &str,
         kind: Kind,
         fields: &Fields<'c>,
-        around: &Around<'_>,
+        around: &NodeContext<'_>,
     ) -> Result<NodeKind, DefinitionFault> {
         Ok(match kind {
             Kind::Agent => self.agent_node(id, fields, around)?,
@@ -202,7 +202,7 @@ impl<'c> Compiler<'c> {
         &self,
         id: &str,
         fields: &Fields<'c>,
-        around: &Around<'_>,
+        around: &NodeContext<'_>,
     ) -> Result<NodeKind, DefinitionFault> {
         match self.agent_in(fields, around.defaults, around.trail, id)? {
             Reference::Agent(agent) => Ok(NodeKind::Agent(AgentNode {
@@ -215,7 +215,7 @@ impl<'c> Compiler<'c> {
     }
 
     /// A model as an actor, for a subgraph that names one.
-    fn alone(&self, name: &At<String>, agent: Arc<crate::graph::Agent>) -> Arc<Actor> {
+    fn alone(&self, name: &WithPosition<String>, agent: Arc<crate::graph::Agent>) -> Arc<Actor> {
         let node = AgentNode {
             agent,
             prompt: None,
@@ -268,7 +268,7 @@ impl<'c> Compiler<'c> {
                 );
                 return Err(broken_rule(name.place, message, "name the tool"));
             }
-            self.require(Supply::Tool, &name)?;
+            self.require(ToolSource::Tool, &name)?;
             calls.push(ToolCall {
                 tool: name.value,
                 arguments,
@@ -285,7 +285,7 @@ impl<'c> Compiler<'c> {
         &self,
         id: &str,
         fields: &Fields<'c>,
-        around: &Around<'_>,
+        around: &NodeContext<'_>,
     ) -> Result<MapNode, DefinitionFault> {
         let over: Expression = expression(&text(fields.needed("over", "a map")?)?)?;
         let item = match fields.text("item")? {
@@ -295,19 +295,25 @@ impl<'c> Compiler<'c> {
         let each = fields.needed("each", "a map")?;
         let each = match &each.value {
             Tree::Text(name) => {
-                let name = At::new(name.clone(), each.place);
+                let name = WithPosition::new(name.clone(), each.place);
                 match self.resolve_actor(&name, around.trail)? {
                     Reference::Actor(actor) => NodeKind::Subgraph(SubgraphNode {
                         actor,
                         input: None,
                         output: Some(vec![(
                             OUTPUT.to_owned(),
-                            Argument::Value(expression(&At::new(OUTPUT.to_owned(), name.place))?),
+                            Argument::Value(expression(&WithPosition::new(
+                                OUTPUT.to_owned(),
+                                name.place,
+                            ))?),
                         )]),
                     }),
                     Reference::Agent(agent) => NodeKind::Agent(AgentNode {
                         agent,
-                        prompt: Some(template(&At::new(format!("{{{{ {item} }}}}"), name.place))?),
+                        prompt: Some(template(&WithPosition::new(
+                            format!("{{{{ {item} }}}}"),
+                            name.place,
+                        ))?),
                         output: OUTPUT.to_owned(),
                     }),
                 }
@@ -381,17 +387,17 @@ pub(super) fn seconds(
 }
 
 /// Outputs of a subgraph: outer keys with inner values. A bare word is a key of the inner state, not a constant.
-fn outputs(tree: &At<Tree>) -> Result<Vec<(String, Argument)>, DefinitionFault> {
+fn outputs(tree: &WithPosition<Tree>) -> Result<Vec<(String, Argument)>, DefinitionFault> {
     crate::file::map(tree)?
         .iter()
         .map(|(name, value)| {
-            let taken = match &value.value {
+            let usage = match &value.value {
                 Tree::Text(word) if is_key(word) => {
-                    Argument::Value(expression(&At::new(word.clone(), value.place))?)
+                    Argument::Value(expression(&WithPosition::new(word.clone(), value.place))?)
                 }
                 _ => argument(value)?,
             };
-            Ok((key(name.clone())?, taken))
+            Ok((key(name.clone())?, usage))
         })
         .collect()
 }
@@ -454,7 +460,7 @@ fn subgraph(actor: Arc<Actor>, fields: &Fields<'_>) -> Result<SubgraphNode, Defi
         None => None,
         Some(tree) if matches!(tree.value, Tree::Map(_)) => Some(outputs(tree)?),
         Some(tree) => {
-            let answer = expression(&At::new(OUTPUT.to_owned(), tree.place))?;
+            let answer = expression(&WithPosition::new(OUTPUT.to_owned(), tree.place))?;
             Some(vec![(key(text(tree)?)?, Argument::Value(answer))])
         }
     };

@@ -1,4 +1,4 @@
-//! [`Resolver`]: looks up what a file refers to, and [`Trail`]: the actors that are currently being compiled, so that
+//! [`Resolver`]: looks up what a file refers to, and [`CompileStack`]: the actors that are currently being compiled, so that
 //! none contains itself.
 
 use std::sync::Arc;
@@ -13,26 +13,23 @@ const MAX_DEPTH: usize = 64;
 /// Looks up what a file refers to.
 pub trait Resolver {
     /// Returns another actor, or a model by the name `provider/model`. An actor that has a file is compiled with
-    /// [`compile_within`](super::compile_within) and this trail.
-    fn actor(&self, name: &str, trail: &Trail<'_>) -> Result<Arc<Actor>, ResolveError>;
+    /// [`compile_within`](super::compile_within) and this stack.
+    fn actor(&self, name: &str, trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError>;
 
     /// Checks whether a tool (or a tool that matches a pattern), a skill or a server of this name exists; returns
     /// similar names when it does not.
-    fn find(&self, kind: Supply, name: &str) -> Result<(), Vec<String>>;
+    fn find(&self, kind: ToolSource, name: &str) -> Result<(), Vec<String>>;
 }
 
-/// Source of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Supply {
+pub enum ToolSource {
     /// A tool, or a pattern of tools.
     Tool,
-    /// A skill.
     Skill,
-    /// An MCP server.
     McpServer,
 }
 
-impl Supply {
+impl ToolSource {
     /// Display name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,15 +51,15 @@ pub enum ResolveError {
 
 /// The actors that are being compiled, the outermost last.
 #[derive(Debug, Clone, Copy)]
-pub struct Trail<'t> {
+pub struct CompileStack<'t> {
     /// The file that an unnamed actor belongs to.
     owner: &'t str,
     name: &'t str,
     before: Option<&'t Self>,
 }
 
-impl<'t> Trail<'t> {
-    /// A trail that starts with an actor.
+impl<'t> CompileStack<'t> {
+    /// A stack that starts with an actor.
     pub(crate) const fn begin(name: &'t str) -> Self {
         Self {
             owner: "",
@@ -71,12 +68,12 @@ impl<'t> Trail<'t> {
         }
     }
 
-    /// The trail one level deeper.
-    pub(crate) const fn then<'n>(&'n self, owner: &'n str, name: &'n str) -> Trail<'n>
+    /// The stack with one more actor.
+    pub(crate) const fn then<'n>(&'n self, owner: &'n str, name: &'n str) -> CompileStack<'n>
     where
         't: 'n,
     {
-        Trail {
+        CompileStack {
             owner,
             name,
             before: Some(self),
@@ -95,7 +92,7 @@ impl<'t> Trail<'t> {
         std::iter::successors(Some(self), |step| step.before)
     }
 
-    /// Reason why an actor cannot be added to the trail: the cycle it would create, or the depth.
+    /// Reason why an actor cannot be added to the stack: the cycle it would create, or the depth.
     pub(crate) fn objection(&self, owner: &str, name: &str) -> Option<String> {
         let closes = |step: &&Self| step.owner == owner && step.name == name;
         if self.steps().any(|step| closes(&step)) {

@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 
 use super::Compiler;
 use super::argument::template_in;
-use super::resolver::Supply;
+use super::resolver::ToolSource;
 use crate::expression::Template;
 use crate::file::{
-    At, Fields, MEMORY, TOOL_CALL, TOOL_SOURCE, Tree, broken_rule, list, map, text, unexpected,
+    Fields, MEMORY, TOOL_CALL, TOOL_SOURCE, Tree, WithPosition, broken_rule, list, map, text,
+    unexpected,
 };
 use crate::graph::{Agent, Memory, ResponseFormat};
 
@@ -163,7 +164,7 @@ impl<'c> Compiler<'c> {
         fields: &Fields<'c>,
         settings: &mut Settings,
     ) -> Result<(), DefinitionFault> {
-        let mut given: Vec<(Supply, At<String>)> = Vec::new();
+        let mut given: Vec<(ToolSource, WithPosition<String>)> = Vec::new();
         match fields.get("tools") {
             Some(tree) if matches!(tree.value, Tree::List(_)) => {
                 for item in list(tree)? {
@@ -174,16 +175,16 @@ impl<'c> Compiler<'c> {
                         }
                         _ => text(item)?,
                     };
-                    given.push((Supply::Tool, name));
+                    given.push((ToolSource::Tool, name));
                 }
                 settings.tools = Some(Vec::new());
             }
-            Some(one) => given.push((Supply::Tool, text(one)?)),
+            Some(one) => given.push((ToolSource::Tool, text(one)?)),
             None => {}
         }
         for (field, kind) in [
-            ("skills", Supply::Skill),
-            ("mcp_servers", Supply::McpServer),
+            ("skills", ToolSource::Skill),
+            ("mcp_servers", ToolSource::McpServer),
         ] {
             given.extend(fields.texts(field)?.into_iter().map(|name| (kind, name)));
         }
@@ -192,14 +193,14 @@ impl<'c> Compiler<'c> {
             let mut name = text(source.needed("name", "a source of tools")?)?;
             let kind = source.word("type", SOURCES)?.unwrap_or(Source::Tool);
             let kind = match kind {
-                Source::Skill => Supply::Skill,
-                Source::McpServer => Supply::McpServer,
-                Source::Tool => Supply::Tool,
+                Source::Skill => ToolSource::Skill,
+                Source::McpServer => ToolSource::McpServer,
+                Source::Tool => ToolSource::Tool,
                 Source::Builtin => {
                     if !name.value.contains('/') {
                         name.value = format!("builtin/{}", name.value);
                     }
-                    Supply::Tool
+                    ToolSource::Tool
                 }
             };
             given.push((kind, name));
@@ -207,9 +208,9 @@ impl<'c> Compiler<'c> {
         for (kind, name) in given {
             self.require(kind, &name)?;
             let list = match kind {
-                Supply::Tool => &mut settings.tools,
-                Supply::Skill => &mut settings.skills,
-                Supply::McpServer => &mut settings.mcp_servers,
+                ToolSource::Tool => &mut settings.tools,
+                ToolSource::Skill => &mut settings.skills,
+                ToolSource::McpServer => &mut settings.mcp_servers,
             };
             list.get_or_insert_default().push(name.value);
         }
@@ -305,7 +306,7 @@ fn temperature(fields: &Fields<'_>) -> Result<Option<f64>, DefinitionFault> {
         .transpose()
 }
 
-fn possible_temperature(temperature: &At<f64>) -> Result<f64, DefinitionFault> {
+fn possible_temperature(temperature: &WithPosition<f64>) -> Result<f64, DefinitionFault> {
     if !(0.0..=2.0).contains(&temperature.value) {
         let message = format!("a temperature of {} is out of range", temperature.value);
         let fix = "write a number from 0 to 2";
@@ -314,7 +315,7 @@ fn possible_temperature(temperature: &At<f64>) -> Result<f64, DefinitionFault> {
     Ok(temperature.value)
 }
 
-fn tokens(count: &At<u64>) -> Result<u32, DefinitionFault> {
+fn tokens(count: &WithPosition<u64>) -> Result<u32, DefinitionFault> {
     u32::try_from(count.value)
         .ok()
         .filter(|tokens| *tokens > 0)
@@ -325,7 +326,7 @@ fn tokens(count: &At<u64>) -> Result<u32, DefinitionFault> {
 }
 
 /// Options that have their own field are treated like that field; API keys are refused.
-fn read_options(tree: &At<Tree>, settings: &mut Settings) -> Result<(), DefinitionFault> {
+fn read_options(tree: &WithPosition<Tree>, settings: &mut Settings) -> Result<(), DefinitionFault> {
     for (name, value) in map(tree)? {
         let word = name.value.to_lowercase();
         if word.contains("api_key") || word.contains("secret") || word.contains("password") {
@@ -349,7 +350,7 @@ fn read_options(tree: &At<Tree>, settings: &mut Settings) -> Result<(), Definiti
         let wrong = || unexpected(value, "a number", "write a number");
         match name.value.as_str() {
             "temperature" => {
-                let given = At::new(number.ok_or_else(wrong)?, value.place);
+                let given = WithPosition::new(number.ok_or_else(wrong)?, value.place);
                 let given = possible_temperature(&given)?;
                 settings.temperature.get_or_insert(given);
             }
@@ -358,7 +359,7 @@ fn read_options(tree: &At<Tree>, settings: &mut Settings) -> Result<(), Definiti
                     Tree::Number(number) => number.as_u64().ok_or_else(wrong)?,
                     _ => return Err(wrong()),
                 };
-                let given = tokens(&At::new(given, value.place))?;
+                let given = tokens(&WithPosition::new(given, value.place))?;
                 settings.max_output_tokens.get_or_insert(given);
             }
             "reasoning_effort" => {
@@ -376,7 +377,9 @@ fn read_options(tree: &At<Tree>, settings: &mut Settings) -> Result<(), Definiti
 }
 
 /// Reads a JSON schema, plain or in the wrapper that providers use.
-fn response_format(tree: &At<Tree>) -> Result<(Option<String>, Value, bool), DefinitionFault> {
+fn response_format(
+    tree: &WithPosition<Tree>,
+) -> Result<(Option<String>, Value, bool), DefinitionFault> {
     let wrong = |why: String| {
         let fix = "write a JSON schema: `{type: object, properties: {…}, required: […]}`";
         broken_rule(tree.place, why, fix)

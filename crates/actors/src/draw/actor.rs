@@ -1,7 +1,7 @@
 //! The diagram of an actor.
 
 use super::diagram::{Diagram, DiagramEdge, DiagramNode, EdgeStyle, NodeShape};
-use crate::graph::{Actor, Fits, Graph, Node, NodeIndex, NodeKind, RouterRule};
+use crate::graph::{Actor, Graph, Node, NodeIndex, NodeKind, RouterRule, TextMatch};
 
 /// Converts the graph of an actor to a diagram.
 pub fn diagram(actor: &Actor) -> Diagram {
@@ -28,14 +28,14 @@ pub fn diagram(actor: &Actor) -> Diagram {
         }
     });
     let edges = graph.nodes.iter().enumerate().flat_map(|(from, node)| {
-        ways(node).into_iter().map(move |way| DiagramEdge {
+        edges(node).into_iter().map(move |edge| DiagramEdge {
             from,
-            to: way.target.0 as usize,
-            label: way.label,
-            style: match way.kind {
-                WayKind::Plain | WayKind::Join => EdgeStyle::Plain,
-                WayKind::Branch => EdgeStyle::Thick,
-                WayKind::Failure => EdgeStyle::Dashed,
+            to: edge.target.0 as usize,
+            label: edge.label,
+            style: match edge.kind {
+                DrawnEdgeKind::Plain | DrawnEdgeKind::Join => EdgeStyle::Plain,
+                DrawnEdgeKind::Branch => EdgeStyle::Thick,
+                DrawnEdgeKind::Failure => EdgeStyle::Dashed,
             },
         })
     });
@@ -49,16 +49,16 @@ pub fn diagram(actor: &Actor) -> Diagram {
 }
 
 /// A drawn edge from one node to another.
-pub(crate) struct Way {
+pub(crate) struct DrawnEdge {
     pub(crate) target: NodeIndex,
     /// Condition of the edge; `None` for an unconditional one.
     pub(crate) label: Option<String>,
-    pub(crate) kind: WayKind,
+    pub(crate) kind: DrawnEdgeKind,
 }
 
-/// When an edge is taken.
+/// Condition of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WayKind {
+pub(crate) enum DrawnEdgeKind {
     /// One of several alternatives.
     Plain,
     /// Taken concurrently with others.
@@ -70,32 +70,40 @@ pub(crate) enum WayKind {
 }
 
 /// All outgoing edges of a node, in the order of evaluation.
-pub(crate) fn ways(node: &Node) -> Vec<Way> {
-    let way = |target: NodeIndex, label: Option<String>, kind| Way {
+pub(crate) fn edges(node: &Node) -> Vec<DrawnEdge> {
+    let drawn_edge = |target: NodeIndex, label: Option<String>, kind| DrawnEdge {
         target,
         label,
         kind,
     };
-    let mut ways = Vec::new();
+    let mut edges = Vec::new();
     match &node.kind {
         NodeKind::Conditional(choice) => {
             for (condition, target) in &choice.conditions {
                 let label = condition.text().to_owned();
-                ways.push(way(*target, Some(label), WayKind::Plain));
+                edges.push(drawn_edge(*target, Some(label), DrawnEdgeKind::Plain));
             }
             let otherwise = choice.otherwise;
-            ways.extend(otherwise.map(|to| way(to, Some("else".to_owned()), WayKind::Plain)));
+            edges.extend(
+                otherwise.map(|to| drawn_edge(to, Some("else".to_owned()), DrawnEdgeKind::Plain)),
+            );
         }
         NodeKind::Router(router) => {
             for rule in &router.rules {
-                ways.push(way(rule.target, rule_label(rule), WayKind::Plain));
+                edges.push(drawn_edge(
+                    rule.target,
+                    rule_label(rule),
+                    DrawnEdgeKind::Plain,
+                ));
             }
             let otherwise = router.otherwise;
-            ways.extend(otherwise.map(|to| way(to, Some("else".to_owned()), WayKind::Plain)));
+            edges.extend(
+                otherwise.map(|to| drawn_edge(to, Some("else".to_owned()), DrawnEdgeKind::Plain)),
+            );
         }
         NodeKind::Parallel(parallel) => {
             for branch in &parallel.branches {
-                ways.push(way(*branch, None, WayKind::Branch));
+                edges.push(drawn_edge(*branch, None, DrawnEdgeKind::Branch));
             }
         }
         _ => {}
@@ -103,22 +111,24 @@ pub(crate) fn ways(node: &Node) -> Vec<Way> {
     if !node.is_exit {
         for edge in &node.edges {
             let label = edge.condition.as_ref().map(|text| text.text().to_owned());
-            ways.push(way(edge.target, label, WayKind::Plain));
+            edges.push(drawn_edge(edge.target, label, DrawnEdgeKind::Plain));
         }
     }
     let failure = node.on_error;
-    ways.extend(failure.map(|to| way(to, Some("on error".to_owned()), WayKind::Failure)));
-    ways
+    edges.extend(
+        failure.map(|to| drawn_edge(to, Some("on error".to_owned()), DrawnEdgeKind::Failure)),
+    );
+    edges
 }
 
 fn rule_label(rule: &RouterRule) -> Option<String> {
     match &rule.fits {
-        Fits::Prefix(text) => Some(format!("starts with {text:?}")),
-        Fits::Contains(text) => Some(format!("contains {text:?}")),
-        Fits::Suffix(text) => Some(format!("ends with {text:?}")),
-        Fits::Equals(text) => Some(format!("equals {text:?}")),
-        Fits::Check(check) => Some(check.text().to_owned()),
-        Fits::Always => None,
+        TextMatch::Prefix(text) => Some(format!("starts with {text:?}")),
+        TextMatch::Contains(text) => Some(format!("contains {text:?}")),
+        TextMatch::Suffix(text) => Some(format!("ends with {text:?}")),
+        TextMatch::Equals(text) => Some(format!("equals {text:?}")),
+        TextMatch::Check(check) => Some(check.text().to_owned()),
+        TextMatch::Always => None,
     }
 }
 

@@ -6,7 +6,7 @@
 pub struct Diagram {
     /// Title of the drawing, or its accessible description.
     pub title: String,
-    /// How the boxes are arranged.
+    /// Arrangement of the boxes.
     pub arrangement: Arrangement,
     /// Boxes of the diagram.
     pub nodes: Vec<DiagramNode>,
@@ -16,7 +16,7 @@ pub struct Diagram {
     pub entry: Option<usize>,
 }
 
-/// How the boxes of a diagram are arranged.
+/// Arrangement of the boxes of a diagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Arrangement {
     /// In rows, each box below its predecessors. For graphs.

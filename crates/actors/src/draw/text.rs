@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Way, WayKind, about, shortened, title, ways};
+use super::{DrawnEdge, DrawnEdgeKind, about, shortened, title, ways};
 use crate::graph::{Actor, Graph, NodeIndex, NodeKind};
 
 /// Maximum length of a drawn condition.
@@ -31,8 +31,8 @@ struct Drawing<'a> {
 }
 
 /// A line to draw, with its subtree.
-struct Pending {
-    way: Way,
+struct PendingLine {
+    edge: DrawnEdge,
     /// Prefix of the lines below the parent.
     prefix: String,
     is_last: bool,
@@ -42,20 +42,20 @@ struct Pending {
 impl Drawing<'_> {
     /// Iterative, because a chain of 10,000 nodes would overflow the stack.
     fn draw(&mut self) {
-        let mut ahead = vec![Pending {
-            way: Way {
+        let mut ahead = vec![PendingLine {
+            edge: DrawnEdge {
                 target: self.graph.entry,
                 label: None,
-                kind: WayKind::Plain,
+                kind: DrawnEdgeKind::Plain,
             },
             prefix: String::new(),
             is_last: true,
             is_first: true,
         }];
         while let Some(pending) = ahead.pop() {
-            let target = pending.way.target;
+            let target = pending.edge.target;
             let number = target.0 as usize;
-            let is_elsewhere = self.joins[number] && pending.way.kind != WayKind::Join;
+            let is_elsewhere = self.joins[number] && pending.edge.kind != DrawnEdgeKind::Join;
             if is_elsewhere || std::mem::replace(&mut self.seen[number], true) {
                 self.line(&pending, true);
                 continue;
@@ -66,14 +66,16 @@ impl Drawing<'_> {
             let prefix = match (pending.is_first, pending.is_last) {
                 (true, _) => String::new(),
                 (false, true) => pending.prefix + "   ",
-                (false, false) if pending.way.kind == WayKind::Branch => pending.prefix + "║  ",
+                (false, false) if pending.edge.kind == DrawnEdgeKind::Branch => {
+                    pending.prefix + "║  "
+                }
                 (false, false) => pending.prefix + "│  ",
             };
             let count = below.len();
             let chains = count == 1 && below[0].label.is_none();
-            for (number, way) in below.into_iter().enumerate().rev() {
-                ahead.push(Pending {
-                    way,
+            for (number, edge) in below.into_iter().enumerate().rev() {
+                ahead.push(PendingLine {
+                    edge,
                     prefix: prefix.clone(),
                     is_last: number + 1 == count,
                     is_first: chains && pending.is_first,
@@ -83,31 +85,31 @@ impl Drawing<'_> {
     }
 
     /// Edges of a node; after branches, the join, which is drawn last.
-    fn below(&mut self, index: NodeIndex) -> Vec<Way> {
+    fn below(&mut self, index: NodeIndex) -> Vec<DrawnEdge> {
         let node = &self.graph.nodes[index.0 as usize];
         let mut below = ways(node);
         if let NodeKind::Parallel(parallel) = &node.kind {
             self.joins[parallel.join.0 as usize] = true;
-            below.push(Way {
+            below.push(DrawnEdge {
                 target: parallel.join,
                 label: Some("then".to_owned()),
-                kind: WayKind::Join,
+                kind: DrawnEdgeKind::Join,
             });
         }
         below
     }
 
-    fn line(&mut self, pending: &Pending, was_seen: bool) {
-        let node = &self.graph.nodes[pending.way.target.0 as usize];
-        let sign = match (pending.is_first, pending.is_last, pending.way.kind) {
+    fn line(&mut self, pending: &PendingLine, was_seen: bool) {
+        let node = &self.graph.nodes[pending.edge.target.0 as usize];
+        let sign = match (pending.is_first, pending.is_last, pending.edge.kind) {
             (true, ..) => "",
-            (_, _, WayKind::Branch) => "╠═ ",
-            (_, _, WayKind::Join) => "╚═ ",
+            (_, _, DrawnEdgeKind::Branch) => "╠═ ",
+            (_, _, DrawnEdgeKind::Join) => "╚═ ",
             (_, true, _) => "└─ ",
             (_, false, _) => "├─ ",
         };
         let mut line = format!("{}{sign}", pending.prefix);
-        if let Some(label) = &pending.way.label {
+        if let Some(label) = &pending.edge.label {
             let label = shortened(label, MAX_LENGTH);
             // Writing to a string does not fail.
             let _ = match label.as_str() {

@@ -172,7 +172,7 @@ pub(super) fn from_json(value: &Value) -> Jinja {
 
 /// Converts a value of the engine to JSON.
 pub(super) fn to_json(value: &Jinja) -> Result<Value, String> {
-    let mut left = Room {
+    let mut left = SizeBudget {
         parts: MAX_PARTS,
         bytes: MAX_BYTES,
     };
@@ -180,12 +180,12 @@ pub(super) fn to_json(value: &Jinja) -> Result<Value, String> {
 }
 
 /// Remaining size budget of a result.
-struct Room {
+struct SizeBudget {
     parts: usize,
     bytes: usize,
 }
 
-fn convert(value: &Jinja, depth: usize, left: &mut Room) -> Result<Value, String> {
+fn convert(value: &Jinja, depth: usize, left: &mut SizeBudget) -> Result<Value, String> {
     left.parts = left
         .parts
         .checked_sub(1)

@@ -37,7 +37,7 @@ impl From<minijinja::Error> for ExpressionError {
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
 /// Source of the values of names.
-pub trait Names {
+pub trait NameValues {
     /// Returns the value of a name, if it has one.
     fn value(&self, name: &str) -> Option<&Value>;
 }
@@ -90,17 +90,17 @@ impl Expression {
     }
 
     /// Evaluates it.
-    pub fn value(&self, names: &dyn Names) -> Result<Value, ExpressionError> {
+    pub fn value(&self, names: &dyn NameValues) -> Result<Value, ExpressionError> {
         to_json(&self.evaluate(names)?)
             .map_err(|why| ExpressionError(format!("`{}`: {why}", self.text)))
     }
 
     /// Whether it evaluates to true.
-    pub fn holds(&self, names: &dyn Names) -> Result<bool, ExpressionError> {
+    pub fn holds(&self, names: &dyn NameValues) -> Result<bool, ExpressionError> {
         Ok(self.evaluate(names)?.is_true())
     }
 
-    fn evaluate(&self, names: &dyn Names) -> Result<Jinja, ExpressionError> {
+    fn evaluate(&self, names: &dyn NameValues) -> Result<Jinja, ExpressionError> {
         let value = self.compiled.eval(scope(&self.names, names))?;
         if value.is_undefined() {
             return Err(ExpressionError(format!("`{}` is undefined", self.text)));
@@ -132,7 +132,7 @@ impl Object for Scope {
     }
 }
 
-fn scope(wanted: &Arc<[String]>, names: &dyn Names) -> Jinja {
+fn scope(wanted: &Arc<[String]>, names: &dyn NameValues) -> Jinja {
     Jinja::from_object(Scope {
         names: Arc::clone(wanted),
         values: wanted
@@ -212,7 +212,7 @@ impl Template {
     }
 
     /// Renders the template.
-    pub fn render(&self, names: &dyn Names) -> Result<String, ExpressionError> {
+    pub fn render(&self, names: &dyn NameValues) -> Result<String, ExpressionError> {
         match &self.compiled {
             None => Ok(self.text.as_ref().to_owned()),
             Some(compiled) => {

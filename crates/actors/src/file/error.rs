@@ -3,11 +3,11 @@
 use cleveragents_domain::yaml::Fault;
 use cleveragents_domain::{DefinitionFault, Hint};
 
-use super::tree::Place;
+use super::tree::FilePosition;
 
 /// The file is malformed at a position.
 pub(crate) fn malformed(
-    place: Place,
+    place: FilePosition,
     message: impl Into<String>,
     fix: impl Into<Hint>,
 ) -> DefinitionFault {
@@ -16,14 +16,14 @@ pub(crate) fn malformed(
 
 /// The file breaks a rule at a position.
 pub(crate) fn broken_rule(
-    place: Place,
+    place: FilePosition,
     message: impl Into<String>,
     fix: impl Into<Hint>,
 ) -> DefinitionFault {
     DefinitionFault::Rule(fault(place, message, fix))
 }
 
-fn fault(place: Place, message: impl Into<String>, fix: impl Into<Hint>) -> Fault {
+fn fault(place: FilePosition, message: impl Into<String>, fix: impl Into<Hint>) -> Fault {
     let place = (place.line.into(), place.column.into());
     Fault::new(message).placed(place).fixed_by(fix)
 }

@@ -4,30 +4,30 @@
 //! silently ignored.
 
 use super::error::{broken_rule, malformed, meant};
-use super::section::{Field, Form, Section, Use};
-use super::tree::{At, Pair, Place, Tree};
+use super::section::{Field, FieldUse, Form, Section};
+use super::tree::{FilePosition, MapField, Tree, WithPosition};
 use cleveragents_domain::DefinitionFault;
 
 /// The fields of one map.
 #[derive(Clone)]
 pub(crate) struct Fields<'t> {
     /// Position of the map.
-    pub(crate) place: Place,
+    pub(crate) place: FilePosition,
     entries: Vec<Entry<'t>>,
 }
 
 #[derive(Clone, Copy)]
 struct Entry<'t> {
     field: &'static Field,
-    name: &'t At<String>,
-    value: &'t At<Tree>,
+    name: &'t WithPosition<String>,
+    value: &'t WithPosition<Tree>,
 }
 
 impl<'t> Fields<'t> {
     /// Opens a map, whose fields must all be known. Fields below `config`, where the section has
     /// that field, count as fields of the map itself.
     pub(crate) fn open(
-        tree: &'t At<Tree>,
+        tree: &'t WithPosition<Tree>,
         section: &'static Section,
         warnings: &mut Vec<String>,
     ) -> Result<Self, DefinitionFault> {
@@ -41,7 +41,7 @@ impl<'t> Fields<'t> {
 
     fn add(
         &mut self,
-        tree: &'t At<Tree>,
+        tree: &'t WithPosition<Tree>,
         section: &'static Section,
         warnings: &mut Vec<String>,
     ) -> Result<(), DefinitionFault> {
@@ -55,17 +55,17 @@ impl<'t> Fields<'t> {
                 return Err(malformed(name.place, message, fix));
             };
             match field.usage {
-                Use::Read => {}
-                Use::Nested => {
+                FieldUse::Read => {}
+                FieldUse::Nested => {
                     self.add(value, section, warnings)?;
                     continue;
                 }
-                Use::Refused(why, fix) => {
+                FieldUse::Refused(why, fix) => {
                     let message = format!("`{}` {why}", name.value);
                     return Err(broken_rule(name.place, message, fix));
                 }
-                Use::Ignored(why) => {
-                    let Place { line, .. } = name.place;
+                FieldUse::Ignored(why) => {
+                    let FilePosition { line, .. } = name.place;
                     warnings.push(format!("line {line}: `{}` {why}", name.value));
                     continue;
                 }
@@ -95,25 +95,29 @@ impl<'t> Fields<'t> {
     }
 
     /// Value of a field.
-    pub(crate) fn get(&self, name: &str) -> Option<&'t At<Tree>> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'t WithPosition<Tree>> {
         self.entry(name).map(|entry| entry.value)
     }
 
     /// Position of a field's name; position of the map when the field is missing.
-    pub(crate) fn place_of(&self, name: &str) -> Place {
+    pub(crate) fn place_of(&self, name: &str) -> FilePosition {
         self.entry(name)
             .map_or(self.place, |entry| entry.name.place)
     }
 
     /// The written names, each with its position.
-    pub(crate) fn written(&self) -> impl Iterator<Item = (&'static str, &'t At<String>)> {
+    pub(crate) fn written(&self) -> impl Iterator<Item = (&'static str, &'t WithPosition<String>)> {
         self.entries
             .iter()
             .map(|entry| (entry.field.name, entry.name))
     }
 
     /// A required field.
-    pub(crate) fn needed(&self, name: &str, whose: &str) -> Result<&'t At<Tree>, DefinitionFault> {
+    pub(crate) fn needed(
+        &self,
+        name: &str,
+        whose: &str,
+    ) -> Result<&'t WithPosition<Tree>, DefinitionFault> {
         self.get(name).ok_or_else(|| {
             let message = format!("the field `{name}` of {whose} is missing");
             malformed(self.place, message, format!("add `{name}: …`"))
@@ -121,15 +125,15 @@ impl<'t> Fields<'t> {
     }
 
     /// A text. A number is one too: `version: 1.0`.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<At<String>>, DefinitionFault> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<WithPosition<String>>, DefinitionFault> {
         self.get(name).map(text).transpose()
     }
 
     /// One text or a list of them.
-    pub(crate) fn texts(&self, name: &str) -> Result<Vec<At<String>>, DefinitionFault> {
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<WithPosition<String>>, DefinitionFault> {
         match self.get(name) {
             None => Ok(Vec::new()),
-            Some(At {
+            Some(WithPosition {
                 value: Tree::List(items),
                 ..
             }) => items.iter().map(text).collect(),
@@ -137,12 +141,12 @@ impl<'t> Fields<'t> {
         }
     }
 
-    pub(crate) fn number(&self, name: &str) -> Result<Option<At<f64>>, DefinitionFault> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<WithPosition<f64>>, DefinitionFault> {
         self.get(name)
             .map(|tree| match &tree.value {
                 Tree::Number(number) => number
                     .as_f64()
-                    .map(|number| At::new(number, tree.place))
+                    .map(|number| WithPosition::new(number, tree.place))
                     .ok_or_else(|| unexpected(tree, "a number", "write a number")),
                 _ => Err(unexpected(tree, "a number", "write a number")),
             })
@@ -150,13 +154,13 @@ impl<'t> Fields<'t> {
     }
 
     /// An integer of at least 0.
-    pub(crate) fn count(&self, name: &str) -> Result<Option<At<u64>>, DefinitionFault> {
+    pub(crate) fn count(&self, name: &str) -> Result<Option<WithPosition<u64>>, DefinitionFault> {
         let expected = "an integer of at least 0";
         self.get(name)
             .map(|tree| match &tree.value {
                 Tree::Number(number) => number
                     .as_u64()
-                    .map(|number| At::new(number, tree.place))
+                    .map(|number| WithPosition::new(number, tree.place))
                     .ok_or_else(|| {
                         let message = format!("{number} is not {expected}");
                         broken_rule(tree.place, message, format!("write {expected}"))
@@ -201,17 +205,16 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// A text.
-pub(crate) fn text(tree: &At<Tree>) -> Result<At<String>, DefinitionFault> {
+pub(crate) fn text(tree: &WithPosition<Tree>) -> Result<WithPosition<String>, DefinitionFault> {
     match &tree.value {
-        Tree::Text(text) => Ok(At::new(text.clone(), tree.place)),
-        Tree::Number(number) => Ok(At::new(number.to_string(), tree.place)),
+        Tree::Text(text) => Ok(WithPosition::new(text.clone(), tree.place)),
+        Tree::Number(number) => Ok(WithPosition::new(number.to_string(), tree.place)),
         _ => Err(unexpected(tree, "a text", "write a single text")),
     }
 }
 
 /// The fields of a map.
-pub(crate) fn map(tree: &At<Tree>) -> Result<&[Pair], DefinitionFault> {
+pub(crate) fn map(tree: &WithPosition<Tree>) -> Result<&[MapField], DefinitionFault> {
     match &tree.value {
         Tree::Map(fields) => Ok(fields),
         _ => Err(unexpected(
@@ -223,7 +226,7 @@ pub(crate) fn map(tree: &At<Tree>) -> Result<&[Pair], DefinitionFault> {
 }
 
 /// The items of a list.
-pub(crate) fn list(tree: &At<Tree>) -> Result<&[At<Tree>], DefinitionFault> {
+pub(crate) fn list(tree: &WithPosition<Tree>) -> Result<&[WithPosition<Tree>], DefinitionFault> {
     match &tree.value {
         Tree::List(items) => Ok(items),
         _ => Err(unexpected(tree, "a list", "write a list, such as `[a, b]`")),
@@ -231,7 +234,7 @@ pub(crate) fn list(tree: &At<Tree>) -> Result<&[At<Tree>], DefinitionFault> {
 }
 
 /// Error for a value of the wrong type.
-pub(crate) fn unexpected(tree: &At<Tree>, expected: &str, fix: &str) -> DefinitionFault {
+pub(crate) fn unexpected(tree: &WithPosition<Tree>, expected: &str, fix: &str) -> DefinitionFault {
     let found = match &tree.value {
         Tree::Text(text) if text.len() <= 40 && !text.contains('\n') => format!("`{text}`"),
         other => other.kind().to_owned(),

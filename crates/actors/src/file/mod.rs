@@ -5,8 +5,8 @@
 //! checked when the file is compiled.
 
 mod error;
+mod fast_parser;
 mod fields;
-mod quick;
 mod section;
 mod tables;
 mod template;
@@ -20,8 +20,8 @@ use cleveragents_domain::{ActorName, DefinitionFault, DefinitionFileError, Defin
 
 pub(crate) use error::{broken_rule, malformed, meant};
 pub(crate) use fields::{Fields, list, map, text, unexpected};
-pub(crate) use section::{Field, Form, Section, Use};
-pub(crate) use tree::{At, Place, Tree};
+pub(crate) use section::{Field, FieldUse, Form, Section};
+pub(crate) use tree::{FilePosition, Tree, WithPosition};
 
 use tables::HEADER;
 pub(crate) use tables::{
@@ -29,14 +29,13 @@ pub(crate) use tables::{
     TOOL_SOURCE, TOP,
 };
 
-/// An actor file.
 #[derive(Debug, Clone)]
 pub struct ActorFile {
     pub(crate) file: PathBuf,
     /// The text of the file, for excerpts in error messages.
     pub(crate) source: Arc<str>,
     pub(crate) name: ActorName,
-    pub(crate) top: At<Tree>,
+    pub(crate) top: WithPosition<Tree>,
     pub(crate) header: Header,
     pub(crate) warnings: Vec<String>,
 }
@@ -44,7 +43,7 @@ pub struct ActorFile {
 /// General information about a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Header {
-    pub(crate) default_actor: Option<At<String>>,
+    pub(crate) default_actor: Option<WithPosition<String>>,
     pub(crate) is_unsafe: bool,
 }
 
@@ -85,7 +84,7 @@ fn read_text(
             ),
         };
         let fix = "write `name: …`, `type: …` and the other fields, each on its own line";
-        let place = Place { line: 1, column: 1 };
+        let place = FilePosition { line: 1, column: 1 };
         return Err(malformed(place, message, fix));
     }
     if source.contains("${") {

@@ -21,14 +21,13 @@ pub(crate) struct Field {
     /// Allowed values.
     pub(crate) form: Form,
     /// Handling of the field.
-    pub(crate) usage: Use,
+    pub(crate) usage: FieldUse,
     /// Description for users.
     pub(crate) about: &'static str,
 }
 
 /// Handling of a field.
-pub(crate) enum Use {
-    /// It is read.
+pub(crate) enum FieldUse {
     Read,
     /// Its fields count as fields of the map that contains it.
     Nested,
@@ -82,7 +81,7 @@ impl Section {
     /// Primary names of the fields that are read.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
         self.fields()
-            .filter(|field| matches!(field.usage, Use::Read | Use::Nested))
+            .filter(|field| matches!(field.usage, FieldUse::Read | FieldUse::Nested))
             .map(|field| field.name)
     }
 
@@ -107,7 +106,7 @@ impl Field {
             name,
             aliases: &[],
             form,
-            usage: Use::Read,
+            usage: FieldUse::Read,
             about,
         }
     }
@@ -119,7 +118,7 @@ impl Field {
     }
 
     /// Changes how the field is handled.
-    pub(crate) const fn used(self, usage: Use) -> Self {
+    pub(crate) const fn used(self, usage: FieldUse) -> Self {
         // Written out, because a const function cannot drop values.
         let Self {
             name,

@@ -1,12 +1,12 @@
 //! The fields of actor files, section by section.
 
-use super::section::{Field, Form, Section, Use};
+use super::section::{Field, FieldUse, Form, Section};
 
-const NO_STREAMS: Use = Use::Refused(
+const NO_STREAMS: FieldUse = FieldUse::Refused(
     "belongs to stream routes, which are not supported",
     "write a graph: `nodes` with `next`, and `parallel` for concurrent branches",
 );
-const NO_LSP: Use = Use::Ignored("has no effect: language servers are not supported");
+const NO_LSP: FieldUse = FieldUse::Ignored("has no effect: language servers are not supported");
 
 /// Fields of both shapes with a `type`.
 static COMMON: &[Field] = &[
@@ -257,13 +257,13 @@ static FILE: &[Field] = &[
         Form::One(&ROUTE),
         "The graph, in files without `type`.",
     ),
-    Field::new("context", Form::Any, "Not used.").used(Use::Ignored(
+    Field::new("context", Form::Any, "Not used.").used(FieldUse::Ignored(
         "has no effect: give the actor tools that read files",
     )),
-    Field::new("capabilities", Form::Any, "Not used.").used(Use::Ignored(
+    Field::new("capabilities", Form::Any, "Not used.").used(FieldUse::Ignored(
         "has no effect: the capabilities of models are known",
     )),
-    Field::new("source", Form::Any, "Not used.").used(Use::Ignored("has no effect")),
+    Field::new("source", Form::Any, "Not used.").used(FieldUse::Ignored("has no effect")),
     Field::new("merges", Form::Any, "Refused.").used(NO_STREAMS),
     Field::new("splits", Form::Any, "Refused.").used(NO_STREAMS),
     Field::new("pipelines", Form::Any, "Refused.").used(NO_STREAMS),
@@ -285,7 +285,7 @@ pub(crate) static HEADER: Section = Section::new(
         ),
         Field::new("unsafe", Form::Flag, "Same as `unsafe` of the file."),
         Field::new("template_engine", Form::Text, "Must be `jinja2`."),
-        Field::new("logging", Form::Any, "Not used.").used(Use::Ignored(
+        Field::new("logging", Form::Any, "Not used.").used(FieldUse::Ignored(
             "has no effect: use the options of the program",
         )),
     ]],
@@ -302,7 +302,7 @@ static CONFIG: &[Field] = &[Field::new(
     Form::Values,
     "The other fields are also accepted inside this map.",
 )
-.used(Use::Nested)];
+.used(FieldUse::Nested)];
 
 static ROUTE_OF: &[Field] = &[Field::new(
     "route",
@@ -330,7 +330,6 @@ pub(crate) static ROUTE: Section = Section::new(
     ],
 );
 
-/// A node.
 pub(crate) static NODE: Section = Section::new("a node", &[NODE_OWN, CONFIG, AGENT, TOOLS]);
 
 static NODE_OWN: &[Field] = &[
@@ -617,7 +616,6 @@ pub(crate) static MEMORY: Section = Section::new(
     ]],
 );
 
-/// Source of tools.
 pub(crate) static TOOL_SOURCE: Section = Section::new(
     "a source of tools",
     &[&[

@@ -7,7 +7,7 @@
 use super::error::{broken_rule, meant};
 use super::fields::{Fields, list, map, text};
 use super::tables::{PROMPT, PROMPT_USE};
-use super::tree::{At, Place, Tree};
+use super::tree::{FilePosition, Tree, WithPosition};
 use cleveragents_domain::DefinitionFault;
 
 /// Maximum nesting of templates.
@@ -36,7 +36,7 @@ const DATA: &[&str] = &[
 ];
 
 /// Replaces every use of a prompt or a template in a file.
-pub(super) fn replace_uses(top: &mut At<Tree>) -> Result<(), DefinitionFault> {
+pub(super) fn replace_uses(top: &mut WithPosition<Tree>) -> Result<(), DefinitionFault> {
     let Tree::Map(fields) = &top.value else {
         return Ok(());
     };
@@ -44,7 +44,7 @@ pub(super) fn replace_uses(top: &mut At<Tree>) -> Result<(), DefinitionFault> {
         let field = fields.iter().find(|(name, _)| name.value == wanted);
         field.map(|(_, value)| value.clone())
     };
-    let uses = Uses {
+    let uses = TemplateFields {
         prompts: named("prompts"),
         templates: named("templates"),
     };
@@ -60,16 +60,16 @@ pub(super) fn replace_uses(top: &mut At<Tree>) -> Result<(), DefinitionFault> {
     Ok(())
 }
 
-struct Uses {
-    prompts: Option<At<Tree>>,
-    templates: Option<At<Tree>>,
+struct TemplateFields {
+    prompts: Option<WithPosition<Tree>>,
+    templates: Option<WithPosition<Tree>>,
 }
 
-impl Uses {
+impl TemplateFields {
     fn walk(
         &self,
         field: &str,
-        tree: &mut At<Tree>,
+        tree: &mut WithPosition<Tree>,
         depth: usize,
         left: &mut usize,
     ) -> Result<(), DefinitionFault> {
@@ -107,7 +107,7 @@ impl Uses {
     }
 
     /// Expands a use of a prompt.
-    fn prompt(&self, tree: &At<Tree>) -> Result<At<Tree>, DefinitionFault> {
+    fn prompt(&self, tree: &WithPosition<Tree>) -> Result<WithPosition<Tree>, DefinitionFault> {
         let used = Fields::open(tree, &PROMPT_USE, &mut Vec::new())?;
         let name = text(used.needed("prompt", "a use of a prompt")?)?;
         let found = find(self.prompts.as_ref(), &name, "prompt")?;
@@ -121,7 +121,7 @@ impl Uses {
             }
             _ => (found, None),
         };
-        let filling = Filling::new(parameters, used.get("with"), &name)?;
+        let filling = ParameterValues::new(parameters, used.get("with"), &name)?;
         text(body)?;
         Ok(filling.fill(body))
     }
@@ -129,10 +129,10 @@ impl Uses {
     /// Merges the fields of a template with those next to its use, which win.
     fn instance(
         &self,
-        fields: &[(At<String>, At<Tree>)],
-        place: Place,
+        fields: &[(WithPosition<String>, WithPosition<Tree>)],
+        place: FilePosition,
         left: &mut usize,
-    ) -> Result<At<Tree>, DefinitionFault> {
+    ) -> Result<WithPosition<Tree>, DefinitionFault> {
         let mut name = None;
         let mut with = None;
         let mut own = Vec::new();
@@ -144,7 +144,7 @@ impl Uses {
             }
         }
         let Some(name) = name else {
-            return Ok(At::new(Tree::Map(fields.to_vec()), place));
+            return Ok(WithPosition::new(Tree::Map(fields.to_vec()), place));
         };
         let template = find(self.templates.as_ref(), &name, "template")?;
         let mut parameters = None;
@@ -156,8 +156,8 @@ impl Uses {
                 body.push((field.clone(), value.clone()));
             }
         }
-        let filling = Filling::new(parameters, with, &name)?;
-        let mut made = filling.fill(&At::new(Tree::Map(body), place));
+        let filling = ParameterValues::new(parameters, with, &name)?;
+        let mut made = filling.fill(&WithPosition::new(Tree::Map(body), place));
         if let Tree::Map(fields) = &mut made.value {
             fields.extend(own);
         }
@@ -171,10 +171,10 @@ impl Uses {
 }
 
 fn find<'t>(
-    known: Option<&'t At<Tree>>,
-    name: &At<String>,
+    known: Option<&'t WithPosition<Tree>>,
+    name: &WithPosition<String>,
     kind: &str,
-) -> Result<&'t At<Tree>, DefinitionFault> {
+) -> Result<&'t WithPosition<Tree>, DefinitionFault> {
     let known = known.map_or(Ok(&[][..]), map)?;
     let found = known.iter().find(|(other, _)| other.value == name.value);
     found.map(|(_, value)| value).ok_or_else(|| {
@@ -185,16 +185,15 @@ fn find<'t>(
     })
 }
 
-/// The values of parameters.
-struct Filling<'t> {
+struct ParameterValues<'t> {
     values: Vec<(&'t str, &'t Tree)>,
 }
 
-impl<'t> Filling<'t> {
+impl<'t> ParameterValues<'t> {
     fn new(
-        declared: Option<&'t At<Tree>>,
-        given: Option<&'t At<Tree>>,
-        whose: &At<String>,
+        declared: Option<&'t WithPosition<Tree>>,
+        given: Option<&'t WithPosition<Tree>>,
+        whose: &WithPosition<String>,
     ) -> Result<Self, DefinitionFault> {
         let given = given.map_or(Ok(&[][..]), map)?;
         let mut values: Vec<(&str, &Tree)> = given
@@ -245,7 +244,7 @@ impl<'t> Filling<'t> {
         found.map(|(_, value)| *value)
     }
 
-    fn fill(&self, tree: &At<Tree>) -> At<Tree> {
+    fn fill(&self, tree: &WithPosition<Tree>) -> WithPosition<Tree> {
         let value = match &tree.value {
             Tree::Text(text) => self.fill_text(text),
             Tree::List(items) => Tree::List(items.iter().map(|item| self.fill(item)).collect()),
@@ -257,7 +256,7 @@ impl<'t> Filling<'t> {
             ),
             other => other.clone(),
         };
-        At::new(value, tree.place)
+        WithPosition::new(value, tree.place)
     }
 
     /// A text that consists of a single placeholder becomes the value itself, whatever its type.

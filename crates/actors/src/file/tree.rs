@@ -10,7 +10,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
-use super::quick;
+use super::fast_parser;
 
 /// Maximum size of a file, in bytes.
 pub(crate) const MAX_FILE_SIZE: usize = 1024 * 1024;
@@ -21,26 +21,26 @@ const MAX_REPLAYED: usize = 50_000;
 
 /// Line and column, from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FilePosition {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
 /// A value with its position in the file.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct At<T> {
+pub(crate) struct WithPosition<T> {
     pub(crate) value: T,
-    pub(crate) place: Place,
+    pub(crate) place: FilePosition,
 }
 
-impl<T> At<T> {
-    pub(crate) const fn new(value: T, place: Place) -> Self {
+impl<T> WithPosition<T> {
+    pub(crate) const fn new(value: T, place: FilePosition) -> Self {
         Self { value, place }
     }
 }
 
 /// A field of a map with its value.
-pub(crate) type Pair = (At<String>, At<Tree>);
+pub(crate) type MapField = (WithPosition<String>, WithPosition<Tree>);
 
 /// A value of the file.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,8 +49,8 @@ pub(crate) enum Tree {
     Bool(bool),
     Number(Number),
     Text(String),
-    List(Vec<At<Self>>),
-    Map(Vec<Pair>),
+    List(Vec<WithPosition<Self>>),
+    Map(Vec<MapField>),
 }
 
 impl Tree {
@@ -124,7 +124,7 @@ impl Tree {
 }
 
 /// Parses a complete file.
-pub(crate) fn parse(text: &str) -> Result<At<Tree>, Fault> {
+pub(crate) fn parse(text: &str) -> Result<WithPosition<Tree>, Fault> {
     if text.len() > MAX_FILE_SIZE {
         let message = format!(
             "the file has {} bytes; the maximum is {MAX_FILE_SIZE}",
@@ -134,14 +134,14 @@ pub(crate) fn parse(text: &str) -> Result<At<Tree>, Fault> {
             Fault::new(message).fixed_by("split it: use other actors with `type: subgraph`")
         );
     }
-    match quick::parse(text) {
+    match fast_parser::parse(text) {
         Some(tree) => Ok(tree),
         None => parse_general(text),
     }
 }
 
 /// Parses a file with full YAML support, or returns the error.
-pub(super) fn parse_general(text: &str) -> Result<At<Tree>, Fault> {
+pub(super) fn parse_general(text: &str) -> Result<WithPosition<Tree>, Fault> {
     let options = serde_saphyr::options! {
         // Words such as `no` and `on` are texts here.
         strict_booleans: true,
@@ -165,24 +165,24 @@ fn reword_alias_error(fault: Fault) -> Fault {
     }
 }
 
-fn at<T>(spanned: Spanned<T>) -> At<T> {
+fn at<T>(spanned: Spanned<T>) -> WithPosition<T> {
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let place = Place {
+    let place = FilePosition {
         line: small(spanned.referenced.line()),
         column: small(spanned.referenced.column()),
     };
-    At::new(spanned.value, place)
+    WithPosition::new(spanned.value, place)
 }
 
 impl<'de> Deserialize<'de> for Tree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Anything)
+        deserializer.deserialize_any(TreeVisitor)
     }
 }
 
-struct Anything;
+struct TreeVisitor;
 
-impl<'de> Visitor<'de> for Anything {
+impl<'de> Visitor<'de> for TreeVisitor {
     type Value = Tree;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

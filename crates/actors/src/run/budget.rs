@@ -6,20 +6,20 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::error::LimitKind;
 use super::halt::Halt;
 use crate::graph::Limits;
-use crate::ports::{Allowance, Inside, StepUsage};
+use crate::ports::{Allowance, NestedSteps, StepUsage};
 
 pub(super) struct Budget<'a> {
     above: Option<&'a Self>,
     limits: Limits,
     depth: u32,
     steps: AtomicU64,
-    count: Mutex<Count>,
+    count: Mutex<UsageCount>,
 }
 
 /// Usage so far, and amounts claimed by running nodes.
 #[derive(Default)]
-struct Count {
-    taken: StepUsage,
+struct UsageCount {
+    usage: StepUsage,
     claimed: Calls,
 }
 
@@ -31,7 +31,7 @@ struct Calls {
 
 /// Kind of call that a node is about to make.
 #[derive(Clone, Copy)]
-pub(super) enum Call {
+pub(super) enum CallKind {
     Model,
     Tool,
 }
@@ -64,13 +64,13 @@ impl<'a> Budget<'a> {
         self.steps.load(Ordering::Relaxed)
     }
 
-    pub(super) fn taken(&self) -> StepUsage {
-        lock(&self.count).taken
+    pub(super) fn usage(&self) -> StepUsage {
+        lock(&self.count).usage
     }
 
     /// Creates the claim of a starting node.
-    pub(super) fn claim(&self) -> Claim<'_> {
-        Claim {
+    pub(super) fn claim(&self) -> UsageClaim<'_> {
+        UsageClaim {
             budget: self,
             calls: Mutex::default(),
             refused: OnceLock::new(),
@@ -120,7 +120,7 @@ impl<'a> Budget<'a> {
     }
 
     /// Checks that a model or tool call is within the limits.
-    pub(super) fn begin_call(&self, call: Call) -> Result<(), Halt> {
+    pub(super) fn begin_call(&self, call: CallKind) -> Result<(), Halt> {
         for budget in self.chain() {
             budget.require(call, 1, &lock(&budget.count))?;
         }
@@ -128,18 +128,18 @@ impl<'a> Budget<'a> {
     }
 
     /// Checks that `more` calls are within the limits of this budget.
-    fn require(&self, call: Call, more: u64, count: &Count) -> Result<(), Halt> {
-        let (limits, taken, claimed) = (&self.limits, &count.taken, count.claimed);
+    fn require(&self, call: CallKind, more: u64, count: &UsageCount) -> Result<(), Halt> {
+        let (limits, usage, claimed) = (&self.limits, &count.usage, count.claimed);
         let (kind, limit, calls) = match call {
-            Call::Model => (
+            CallKind::Model => (
                 LimitKind::ModelCalls,
                 limits.max_model_calls,
-                taken.model_calls.saturating_add(claimed.models),
+                usage.model_calls.saturating_add(claimed.models),
             ),
-            Call::Tool => (
+            CallKind::Tool => (
                 LimitKind::ToolCalls,
                 limits.max_tool_calls,
-                taken.tool_calls.saturating_add(claimed.tools),
+                usage.tool_calls.saturating_add(claimed.tools),
             ),
         };
         if let Some(limit) = limit
@@ -148,7 +148,7 @@ impl<'a> Budget<'a> {
             return Err(self.reached(kind, limit));
         }
         if let Some(limit) = limits.max_cost
-            && taken.usage.cost_micro_usd >= limit
+            && usage.usage.cost_micro_usd >= limit
         {
             return Err(self.reached(LimitKind::Cost, limit.0));
         }
@@ -161,14 +161,14 @@ impl<'a> Budget<'a> {
             return;
         }
         for budget in self.chain() {
-            let taken = &mut lock(&budget.count).taken;
-            *taken = taken.plus(more);
+            let usage = &mut lock(&budget.count).usage;
+            *usage = usage.plus(more);
         }
     }
 
     /// Adds the usage inside a reused step.
-    pub(super) fn take_inside(&self, inside: Inside) {
-        self.take(inside.taken);
+    pub(super) fn take_inside(&self, inside: NestedSteps) {
+        self.take(inside.usage);
         for budget in self.chain() {
             budget.steps.fetch_add(inside.steps, Ordering::Relaxed);
         }
@@ -184,23 +184,23 @@ impl<'a> Budget<'a> {
             {
                 continue;
             }
-            let taken = budget.taken();
-            let cost = taken.usage.cost_micro_usd.0;
-            for (kind, limit, taken) in [
+            let usage = budget.usage();
+            let cost = usage.usage.cost_micro_usd.0;
+            for (kind, limit, usage) in [
                 (
                     LimitKind::ModelCalls,
                     limits.max_model_calls,
-                    taken.model_calls,
+                    usage.model_calls,
                 ),
                 (
                     LimitKind::ToolCalls,
                     limits.max_tool_calls,
-                    taken.tool_calls,
+                    usage.tool_calls,
                 ),
                 (LimitKind::Cost, limits.max_cost.map(|cost| cost.0), cost),
             ] {
                 if let Some(limit) = limit
-                    && taken > limit
+                    && usage > limit
                 {
                     return Err(budget.reached(kind, limit));
                 }
@@ -212,16 +212,16 @@ impl<'a> Budget<'a> {
 
 /// Amounts that a running node has claimed from the limits of its actor and of those above, so that concurrent nodes do
 /// not exceed them together.
-pub(super) struct Claim<'a> {
+pub(super) struct UsageClaim<'a> {
     budget: &'a Budget<'a>,
     calls: Mutex<Calls>,
     /// The limit that was reached.
     refused: OnceLock<Halt>,
 }
 
-impl Claim<'_> {
+impl UsageClaim<'_> {
     /// Claims `more` calls, from every budget or from none.
-    fn more(&self, call: Call, more: u64) -> bool {
+    fn more(&self, call: CallKind, more: u64) -> bool {
         if self.refused.get().is_some() {
             return false;
         }
@@ -234,7 +234,7 @@ impl Claim<'_> {
                     lock(&budget.count).claimed.subtract(calls);
                 }
                 // Of two refusals the first is reported.
-                let _told = self.refused.set(halt);
+                let _sent = self.refused.set(halt);
                 return false;
             }
             count.claimed.add(calls);
@@ -244,22 +244,22 @@ impl Claim<'_> {
     }
 
     /// Ends the work: replaces the claimed amounts by the actual usage. Returns the limit that ended it, if any.
-    pub(super) fn finish(self, taken: StepUsage) -> Option<Halt> {
+    pub(super) fn finish(self, usage: StepUsage) -> Option<Halt> {
         let calls = *lock(&self.calls);
         for budget in self.budget.chain() {
             let mut count = lock(&budget.count);
             count.claimed.subtract(calls);
-            count.taken = count.taken.plus(taken);
+            count.usage = count.usage.plus(usage);
         }
         self.refused.into_inner()
     }
 }
 
-impl Allowance for Claim<'_> {
-    fn count(&self, taken: StepUsage) {
+impl Allowance for UsageClaim<'_> {
+    fn count(&self, usage: StepUsage) {
         let calls = Calls {
-            models: taken.model_calls,
-            tools: taken.tool_calls,
+            models: usage.model_calls,
+            tools: usage.tool_calls,
         };
         for budget in self.budget.chain() {
             lock(&budget.count).claimed.add(calls);
@@ -268,22 +268,22 @@ impl Allowance for Claim<'_> {
     }
 
     fn ask(&self) -> bool {
-        self.more(Call::Model, 1)
+        self.more(CallKind::Model, 1)
     }
 
     fn call(&self, calls: u64) -> bool {
-        self.more(Call::Tool, calls)
+        self.more(CallKind::Tool, calls)
     }
 }
 
 impl Calls {
-    const fn from_call(call: Call, number: u64) -> Self {
+    const fn from_call(call: CallKind, number: u64) -> Self {
         match call {
-            Call::Model => Self {
+            CallKind::Model => Self {
                 models: number,
                 tools: 0,
             },
-            Call::Tool => Self {
+            CallKind::Tool => Self {
                 models: 0,
                 tools: number,
             },

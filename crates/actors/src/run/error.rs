@@ -127,7 +127,7 @@ impl Diagnose for RunError {
             Self::Limit { .. } => Code::RunLimit,
             Self::Cancelled => Code::RunCancelled,
             Self::HumanNeeded { .. } => Code::RunWaiting,
-            Self::Node { failure, .. } if failure.kind == FailureKind::Misfit => {
+            Self::Node { failure, .. } if failure.kind == FailureKind::InvalidFormat => {
                 Code::AnswerMismatch
             }
             Self::Node { .. }
@@ -140,7 +140,7 @@ impl Diagnose for RunError {
 
     fn hint(&self) -> Option<Hint> {
         let text = match self {
-            Self::Node { failure, .. } if failure.kind == FailureKind::Misfit => {
+            Self::Node { failure, .. } if failure.kind == FailureKind::InvalidFormat => {
                 "start another run, give the node `retries`, choose a model that supports structured \
                  output, or simplify the schema"
             }

@@ -1,7 +1,7 @@
 //! [`Halt`]: why a part of a run stops, before it is decided what that means for the run.
 
+use super::cancel_scope::CancelScope;
 use super::error::{LimitKind, RunError};
-use super::reach::Reach;
 use crate::expression::ExpressionError;
 use crate::ports::{Failure, FailureKind, StepUsage};
 use crate::state::Mismatch;
@@ -22,23 +22,23 @@ pub(super) enum Halt {
 }
 
 /// The failure as seen by a node with `on_error`, or by a map that keeps failures.
-pub(super) struct Caught {
+pub(super) struct HandledFailure {
     pub(super) kind: FailureKind,
     pub(super) message: String,
 }
 
 impl Halt {
     /// A model or tool call failed.
-    pub(super) fn failed(path: &str, failure: Failure, reach: &Reach<'_>) -> Self {
+    pub(super) fn failed(path: &str, failure: Failure, scope: &CancelScope<'_>) -> Self {
         let path = path.to_owned();
         let message = failure.message.clone();
         match failure.kind {
-            FailureKind::Cancelled | FailureKind::Timeout if reach.is_over() => Self::Stopped,
+            FailureKind::Cancelled | FailureKind::Timeout if scope.is_over() => Self::Stopped,
             FailureKind::Cancelled => Self::Error(RunError::Cancelled),
             FailureKind::HumanNeeded => Self::Error(RunError::HumanNeeded { path, message }),
             FailureKind::Broken => Self::Error(RunError::Broken { path, message }),
             FailureKind::Failed
-            | FailureKind::Misfit
+            | FailureKind::InvalidFormat
             | FailureKind::Refused
             | FailureKind::Timeout => Self::Error(RunError::Node { path, failure }),
         }
@@ -60,7 +60,7 @@ impl Halt {
             failure: Failure {
                 kind,
                 message,
-                taken: StepUsage::default(),
+                usage: StepUsage::default(),
             },
         })
     }
@@ -91,14 +91,14 @@ impl Halt {
         matches!(
             self,
             Self::Error(RunError::Node { failure, .. })
-                if matches!(failure.kind, FailureKind::Failed | FailureKind::Misfit | FailureKind::Timeout)
+                if matches!(failure.kind, FailureKind::Failed | FailureKind::InvalidFormat | FailureKind::Timeout)
         )
     }
 
     /// The failure as seen by the step with this path, in an actor at this depth; `None` when the run cannot continue.
-    pub(super) fn caught(&self, path: &str, depth: u32) -> Option<Caught> {
+    pub(super) fn handled_failure(&self, path: &str, depth: u32) -> Option<HandledFailure> {
         match self {
-            Self::Error(error @ RunError::Node { path: at, failure }) => Some(Caught {
+            Self::Error(error @ RunError::Node { path: at, failure }) => Some(HandledFailure {
                 kind: failure.kind,
                 message: if at == path {
                     failure.message.clone()
@@ -107,7 +107,7 @@ impl Halt {
                 },
             }),
             Self::Error(error @ (RunError::Expression { .. } | RunError::Nowhere { .. })) => {
-                Some(Caught {
+                Some(HandledFailure {
                     kind: FailureKind::Refused,
                     message: error.to_string(),
                 })
@@ -116,7 +116,7 @@ impl Halt {
                 kind,
                 limit,
                 depth: owner,
-            } if *owner > depth => Some(Caught {
+            } if *owner > depth => Some(HandledFailure {
                 kind: match kind {
                     LimitKind::Timeout => FailureKind::Timeout,
                     _ => FailureKind::Refused,

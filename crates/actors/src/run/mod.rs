@@ -3,15 +3,15 @@
 //! A run executes every step that its log does not contain, and takes the others from the log; an interrupted run is
 //! therefore resumed by running it again. Step paths depend only on the graph and the state, never on concurrency.
 
-mod ask;
 mod budget;
+mod calls;
+mod cancel_scope;
 mod error;
-mod fan;
 mod halt;
-mod reach;
+mod node;
+mod parallel;
+mod traversal;
 mod view;
-mod walk;
-mod work;
 
 pub use error::{LimitKind, RunError};
 
@@ -21,11 +21,11 @@ use std::time::Instant;
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value};
 
-use self::ask::output_of;
 use self::budget::{Budget, narrower};
+use self::calls::output_of;
+use self::cancel_scope::{CancelScope, DeadlineTimer};
 use self::halt::Halt;
-use self::reach::{Alarm, Reach};
-use self::walk::{Common, Scene, Walk};
+use self::traversal::{ActorRun, GraphTraversal, RunShared};
 use crate::graph::{Actor, Limits};
 use crate::ports::{Executor, RunObserver, StepLog, StepUsage};
 use crate::state::State;
@@ -58,7 +58,7 @@ pub struct Outcome {
     /// Value of its key `output`, else the last answer; null when there is none.
     pub output: Value,
     /// Usage of the run, reused steps included.
-    pub taken: StepUsage,
+    pub usage: StepUsage,
     /// Number of finished nodes, including reused ones and those of subgraphs. Items of maps do not count: their number
     /// is that of a list, so it is bounded.
     pub steps: u64,
@@ -77,37 +77,37 @@ impl Run<'_> {
             None => graph.limits,
             Some(limits) => narrower(graph.limits, limits),
         };
-        let common = Common::new(self.executor, self.log, self.observer, &self.context);
-        let scene = Scene::new(&common, self.actor, Budget::of_run(limits));
-        let alarm = Alarm::default();
-        let reach = Reach::of_run(self.cancel, &alarm, begun, limits.timeout);
+        let common = RunShared::new(self.executor, self.log, self.observer, &self.context);
+        let actor_run = ActorRun::new(&common, self.actor, Budget::of_run(limits));
+        let timer = DeadlineTimer::default();
+        let scope = CancelScope::of_run(self.cancel, &timer, begun, limits.timeout);
         let mut state = self.input.clone();
         state.begin(&graph.keys);
 
-        let mut walk = Walk::new(&scene, &reach, String::new(), state);
-        walk.is_shown = true;
-        match walk.walk_to_exit(graph.entry, None) {
+        let mut traversal = GraphTraversal::new(&actor_run, &scope, String::new(), state);
+        traversal.is_shown = true;
+        match traversal.run_to_exit(graph.entry, None) {
             Ok(()) => {
-                let last = walk.last().map(str::to_owned);
+                let last = traversal.last().map(str::to_owned);
                 Ok(Outcome {
-                    output: output_of(&walk.state, walk.answer),
-                    state: walk.state,
-                    taken: scene.budget.taken(),
-                    steps: scene.budget.steps(),
+                    output: output_of(&traversal.state, traversal.answer),
+                    state: traversal.state,
+                    usage: actor_run.budget.usage(),
+                    steps: actor_run.budget.steps(),
                     recalled: common.recalled.load(Ordering::Relaxed),
                     last,
                 })
             }
-            Err(halt) => Err(self.error(halt, &scene)),
+            Err(halt) => Err(self.error(halt, &actor_run)),
         }
     }
 
-    fn error(&self, halt: Halt, scene: &Scene<'_>) -> RunError {
+    fn error(&self, halt: Halt, actor_run: &ActorRun<'_>) -> RunError {
         match halt {
             Halt::Error(error) => error,
             Halt::Limit { kind, limit, .. } => RunError::Limit { kind, limit },
             Halt::Stopped if self.cancel.is_cancelled() => RunError::Cancelled,
-            Halt::Stopped => match scene.budget.late() {
+            Halt::Stopped => match actor_run.budget.late() {
                 Halt::Limit { kind, limit, .. } => RunError::Limit { kind, limit },
                 _ => RunError::Cancelled,
             },

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::expression::{ExpressionError, Names};
+use crate::expression::{ExpressionError, NameValues};
 use crate::graph::Argument;
 use crate::state::{State, key};
 
@@ -15,7 +15,7 @@ pub(super) struct View<'a> {
     pub(super) extra: Option<(&'a str, &'a Value)>,
 }
 
-impl Names for View<'_> {
+impl NameValues for View<'_> {
     fn value(&self, name: &str) -> Option<&Value> {
         match self.extra {
             Some((extra, value)) if extra == name => Some(value),

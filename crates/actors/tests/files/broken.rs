@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::support::{World, actor_in, try_actor};
+use crate::support::{ActorFiles, actor_in, try_actor};
 
-const WORLD: World<'_> = World(&[
+const WORLD: ActorFiles<'_> = ActorFiles(&[
     (
         "local/reviewer",
         "name: local/reviewer\ntype: llm\nmodel: openai/a\n",

@@ -1,10 +1,10 @@
 //! Valid files, and what they compile to.
 
-use cleveragents_actors::graph::{Argument, Fits, Role};
+use cleveragents_actors::graph::{Argument, Role, TextMatch};
 use cleveragents_actors::{ActorKind, NodeKind, Reducer};
 use serde_json::json;
 
-use crate::support::{World, actor, actor_in, agent, exits, id, next, node, try_actor};
+use crate::support::{ActorFiles, actor, actor_in, agent, exits, id, next, node, try_actor};
 
 #[test]
 fn the_flat_shape_of_a_model() {
@@ -184,11 +184,13 @@ fn every_kind_of_node_is_compiled() {
     let NodeKind::Router(router) = &node(graph, "route").kind else {
         panic!("no router");
     };
-    assert_eq!(router.rules[0].fits, Fits::Prefix("/fix".to_owned()));
-    assert_eq!(router.rules[1].fits, Fits::Contains("help".to_owned()));
-    assert_eq!(router.rules[2].fits, Fits::Equals("quit".to_owned()));
-    assert!(matches!(&router.rules[3].fits, Fits::Check(check) if check.text().contains("urgent")));
-    assert_eq!(router.rules[4].fits, Fits::Always);
+    assert_eq!(router.rules[0].fits, TextMatch::Prefix("/fix".to_owned()));
+    assert_eq!(router.rules[1].fits, TextMatch::Contains("help".to_owned()));
+    assert_eq!(router.rules[2].fits, TextMatch::Equals("quit".to_owned()));
+    assert!(
+        matches!(&router.rules[3].fits, TextMatch::Check(check) if check.text().contains("urgent"))
+    );
+    assert_eq!(router.rules[4].fits, TextMatch::Always);
     assert!(router.rules[0].strip && !router.rules[1].strip);
     let NodeKind::Conditional(choice) = &node(graph, "choose").kind else {
         panic!("not conditional");
@@ -308,7 +310,7 @@ fn variables_are_replaced() {
 
 #[test]
 fn other_actors_are_resolved_and_can_be_overridden() {
-    let world = World(&[
+    let world = ActorFiles(&[
         (
             "local/clerk",
             "name: local/clerk\ntype: llm\nmodel: openai/a\ntemperature: 1\n",
@@ -338,7 +340,7 @@ fn other_actors_are_resolved_and_can_be_overridden() {
 
 #[test]
 fn actors_that_contain_each_other_over_several_files_are_refused() {
-    let world = World(&[
+    let world = ActorFiles(&[
         (
             "local/b",
             "name: local/b\ntype: graph\nnodes: {x: {actor_ref: local/c}}\n",

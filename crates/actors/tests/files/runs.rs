@@ -28,7 +28,7 @@ impl Executor for StubExecutor {
         };
         Ok(Answer {
             value,
-            taken: StepUsage::default(),
+            usage: StepUsage::default(),
         })
     }
 
@@ -39,7 +39,7 @@ impl Executor for StubExecutor {
         };
         Ok(Answer {
             value,
-            taken: StepUsage::default(),
+            usage: StepUsage::default(),
         })
     }
 }

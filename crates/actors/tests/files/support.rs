@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cleveragents_actors::graph::NodeIndex;
 use cleveragents_actors::{
-    Actor, Graph, Node, NodeKind, ResolveError, Resolver, Supply, Trail, compile, compile_within,
-    read,
+    Actor, CompileStack, Graph, Node, NodeKind, ResolveError, Resolver, ToolSource, compile,
+    compile_within, read,
 };
 use cleveragents_domain::{DefinitionFileError, nearest};
 
@@ -22,10 +22,10 @@ const SKILLS: &[&str] = &["local/file-ops"];
 const SERVERS: &[&str] = &["local/github"];
 
 /// Other actors by name, each with the text of its file.
-pub(crate) struct World<'w>(pub(crate) &'w [(&'w str, &'w str)]);
+pub(crate) struct ActorFiles<'w>(pub(crate) &'w [(&'w str, &'w str)]);
 
-impl Resolver for World<'_> {
-    fn actor(&self, name: &str, trail: &Trail<'_>) -> Result<Arc<Actor>, ResolveError> {
+impl Resolver for ActorFiles<'_> {
+    fn actor(&self, name: &str, trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError> {
         let whole = if name.contains('/') {
             name.to_owned()
         } else {
@@ -46,11 +46,11 @@ impl Resolver for World<'_> {
         model(text).map_err(|error| ResolveError::Broken(error.to_string()))
     }
 
-    fn find(&self, kind: Supply, name: &str) -> Result<(), Vec<String>> {
+    fn find(&self, kind: ToolSource, name: &str) -> Result<(), Vec<String>> {
         let known = match kind {
-            Supply::Tool => TOOLS,
-            Supply::Skill => SKILLS,
-            Supply::McpServer => SERVERS,
+            ToolSource::Tool => TOOLS,
+            ToolSource::Skill => SKILLS,
+            ToolSource::McpServer => SERVERS,
         };
         let fits = |known: &str| match name.split_once('*') {
             Some((before, after)) => known.starts_with(before) && known.ends_with(after),
@@ -73,13 +73,16 @@ fn file(text: &str) -> Result<cleveragents_actors::ActorFile, DefinitionFileErro
 }
 
 /// Reads and compiles a file.
-pub(crate) fn actor_in(text: &str, world: &World<'_>) -> Result<Arc<Actor>, DefinitionFileError> {
+pub(crate) fn actor_in(
+    text: &str,
+    world: &ActorFiles<'_>,
+) -> Result<Arc<Actor>, DefinitionFileError> {
     compile(&file(text)?, world)
 }
 
 /// Reads and compiles a file that refers to no other.
 pub(crate) fn try_actor(text: &str) -> Result<Arc<Actor>, DefinitionFileError> {
-    actor_in(text, &World(&[]))
+    actor_in(text, &ActorFiles(&[]))
 }
 
 /// Parses and compiles a valid file.

@@ -24,12 +24,12 @@ pub(crate) struct Echo {
     pub(crate) breaks_at: Option<usize>,
     pub(crate) begun: AtomicUsize,
     /// Runs before each answer.
-    pub(crate) before: Option<Before>,
+    pub(crate) before: Option<CallHook>,
     /// Prompts of agents.
     pub(crate) asked: Mutex<Vec<ReceivedPrompt>>,
 }
 
-type Before = Box<dyn Fn(&str) + Sync + Send>;
+type CallHook = Box<dyn Fn(&str) + Sync + Send>;
 
 /// A prompt as an agent got it.
 pub(crate) struct ReceivedPrompt {
@@ -98,7 +98,7 @@ impl Executor for Echo {
         self.begin(call.path, 0, call.attempt)?;
         Ok(Answer {
             value: Value::String(format!("[{}]", call.prompt)),
-            taken: model_call(),
+            usage: model_call(),
         })
     }
 
@@ -106,7 +106,7 @@ impl Executor for Echo {
         self.begin(step.path, step.number, step.attempt)?;
         Ok(Answer {
             value: json!({"tool": step.tool, "arguments": step.arguments}),
-            taken: StepUsage {
+            usage: StepUsage {
                 tool_calls: 1,
                 ..StepUsage::default()
             },
@@ -130,7 +130,7 @@ pub(crate) fn failure(kind: FailureKind, message: &str) -> Failure {
     Failure {
         kind,
         message: message.to_owned(),
-        taken: StepUsage::default(),
+        usage: StepUsage::default(),
     }
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn of(steps: &[Step]) -> Self {
+    pub(crate) fn from_steps(steps: &[Step]) -> Self {
         Self {
             known: steps
                 .iter()

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use cleveragents_actors::Reducer;
-use cleveragents_actors::graph::{AgentNode, Argument, Fits, Memory, RouterRule, SubgraphNode};
+use cleveragents_actors::graph::{
+    AgentNode, Argument, Memory, RouterRule, SubgraphNode, TextMatch,
+};
 use cleveragents_actors::ports::{FailureKind, NoLog};
 use cleveragents_actors::{NodeKind, RunError};
 use serde_json::{Value, json};
@@ -33,7 +35,7 @@ fn an_agent_writes_its_key_and_the_conversation() {
         }))
         .values()
     );
-    assert_eq!(outcome.taken, model_call());
+    assert_eq!(outcome.usage, model_call());
     assert_eq!((outcome.steps, outcome.recalled), (1, 0));
     assert_eq!(outcome.last.as_deref(), Some("ask#0"));
     assert_eq!((steps[0].kind.as_str(), &steps[0].next), ("agent", &None));
@@ -143,8 +145,8 @@ fn tools_are_called_one_after_the_other() {
             {"tool": "local/second", "arguments": {"list": [4, "a"]}},
         ]))
     );
-    assert_eq!(outcome.taken.tool_calls, 2);
-    assert_eq!(steps[0].taken.tool_calls, 2);
+    assert_eq!(outcome.usage.tool_calls, 2);
+    assert_eq!(steps[0].usage.tool_calls, 2);
 }
 
 #[test]
@@ -229,12 +231,12 @@ fn a_router_matches_the_text_and_passes_it_on() {
         strip,
     };
     let rules = vec![
-        rule(Fits::Prefix("GOTO a:".to_owned()), "a", true),
-        rule(Fits::Suffix("!!".to_owned()), "b", false),
-        rule(Fits::Contains("middle".to_owned()), "c", true),
-        rule(Fits::Equals("exactly".to_owned()), "d", true),
+        rule(TextMatch::Prefix("GOTO a:".to_owned()), "a", true),
+        rule(TextMatch::Suffix("!!".to_owned()), "b", false),
+        rule(TextMatch::Contains("middle".to_owned()), "c", true),
+        rule(TextMatch::Equals("exactly".to_owned()), "d", true),
         rule(
-            Fits::Check(expression("message | length > 20 and input")),
+            TextMatch::Check(expression("message | length > 20 and input")),
             "a",
             true,
         ),
@@ -319,8 +321,8 @@ fn a_subgraph_returns_the_keys_it_changed() {
     );
     assert_eq!(outcome.steps, 3);
     assert_eq!(steps[2].inside.steps, 2);
-    assert_eq!(steps[2].inside.taken, model_call());
-    assert_eq!(outcome.taken, model_call());
+    assert_eq!(steps[2].inside.usage, model_call());
+    assert_eq!(outcome.usage, model_call());
 }
 
 #[test]

@@ -13,33 +13,33 @@ use serde_json::{Map, json};
 
 use crate::bench::{failure, state};
 use crate::draft::{Draft, agent, map};
-use crate::trouble::limit_of;
+use crate::failures::limit_of;
 
 /// Calls as often as the limits allow, like a model that calls tools again and again.
 #[derive(Default)]
-struct Greedy {
+struct RepeatingExecutor {
     asked: AtomicU64,
     called: AtomicU64,
     /// Number of model calls after which a node is satisfied.
     enough: Option<u64>,
 }
 
-impl Executor for Greedy {
+impl Executor for RepeatingExecutor {
     fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
-        let mut taken = StepUsage::default();
-        while self.enough.is_none_or(|enough| taken.model_calls < enough) {
+        let mut usage = StepUsage::default();
+        while self.enough.is_none_or(|enough| usage.model_calls < enough) {
             if !call.allowance.ask() {
                 return Err(Failure {
-                    taken,
+                    usage,
                     ..failure(FailureKind::Failed, "nothing is left")
                 });
             }
             self.asked.fetch_add(1, Ordering::SeqCst);
-            taken.model_calls += 1;
+            usage.model_calls += 1;
             std::thread::yield_now();
             if self.enough.is_none() && !call.allowance.call(2) {
                 return Err(Failure {
-                    taken,
+                    usage,
                     ..failure(FailureKind::Failed, "nothing is left")
                 });
             }
@@ -47,7 +47,7 @@ impl Executor for Greedy {
         }
         Ok(Answer {
             value: json!("done"),
-            taken,
+            usage,
         })
     }
 
@@ -56,7 +56,11 @@ impl Executor for Greedy {
     }
 }
 
-fn greedy(actor: &Actor, limits: Limits, executor: &Greedy) -> Result<Outcome, RunError> {
+fn greedy(
+    actor: &Actor,
+    limits: Limits,
+    executor: &RepeatingExecutor,
+) -> Result<Outcome, RunError> {
     Run {
         actor,
         input: state(json!({"items": (0..40).collect::<Vec<_>>()})),
@@ -78,20 +82,20 @@ fn concurrent_nodes_do_not_exceed_a_limit_together() {
         .actor();
     let mut limits = Limits::of_nodes(1);
     limits.max_model_calls = Some(5);
-    let executor = Greedy {
+    let executor = RepeatingExecutor {
         enough: Some(2),
-        ..Greedy::default()
+        ..RepeatingExecutor::default()
     };
     let error = greedy(&actor, limits, &executor).expect_err("a limit");
     assert_eq!(limit_of(&error), (LimitKind::ModelCalls, 5));
     assert!(executor.asked.load(Ordering::SeqCst) <= 5);
     limits.max_model_calls = Some(80);
-    let executor = Greedy {
+    let executor = RepeatingExecutor {
         enough: Some(2),
-        ..Greedy::default()
+        ..RepeatingExecutor::default()
     };
     let outcome = greedy(&actor, limits, &executor).expect("all of them fit");
-    assert_eq!(outcome.taken.model_calls, 80);
+    assert_eq!(outcome.usage.model_calls, 80);
 }
 
 #[test]
@@ -102,12 +106,12 @@ fn a_limit_ends_a_node_that_calls_endlessly() {
         .actor();
     let mut limits = Limits::of_nodes(1);
     limits.max_model_calls = Some(7);
-    let executor = Greedy::default();
+    let executor = RepeatingExecutor::default();
     let error = greedy(&actor, limits, &executor).expect_err("a limit");
     assert_eq!(limit_of(&error), (LimitKind::ModelCalls, 7));
     assert_eq!(executor.asked.load(Ordering::SeqCst), 7);
     limits.max_tool_calls = Some(5);
-    let executor = Greedy::default();
+    let executor = RepeatingExecutor::default();
     let error = greedy(&actor, limits, &executor).expect_err("a limit");
     assert_eq!(limit_of(&error), (LimitKind::ToolCalls, 5));
     assert_eq!(executor.called.load(Ordering::SeqCst), 4, "two at a time");

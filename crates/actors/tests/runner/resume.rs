@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use crate::bench::{CountingObserver, Echo, Memory, run, state};
 use crate::shapes::{actor_of, by_hand, pieces};
 
-/// An uninterrupted run.
 struct UninterruptedRun {
     outcome: Outcome,
     steps: Vec<Step>,
@@ -31,10 +30,16 @@ fn undisturbed(actor: &Actor, input: &Value) -> UninterruptedRun {
 }
 
 /// Resumes with some finished steps, and compares the result.
-fn goes_on(name: &str, actor: &Actor, input: &Value, whole: &UninterruptedRun, finished: &[Step]) {
+fn resumes_after(
+    name: &str,
+    actor: &Actor,
+    input: &Value,
+    whole: &UninterruptedRun,
+    finished: &[Step],
+) {
     let (echo, log, observer) = (
         Echo::default(),
-        Memory::of(finished),
+        Memory::from_steps(finished),
         CountingObserver::default(),
     );
     let outcome = Run {
@@ -53,7 +58,7 @@ fn goes_on(name: &str, actor: &Actor, input: &Value, whole: &UninterruptedRun, f
 
     assert_eq!(outcome.state, whole.outcome.state, "{name}");
     assert_eq!(outcome.output, whole.outcome.output, "{name}");
-    assert_eq!(outcome.taken, whole.outcome.taken, "{name}");
+    assert_eq!(outcome.usage, whole.outcome.usage, "{name}");
     assert_eq!(outcome.steps, whole.outcome.steps, "{name}");
     assert_eq!(outcome.last, whole.outcome.last, "{name}");
     let mut expected = whole.asked.clone();
@@ -80,7 +85,7 @@ fn every_prefix_of_a_log_leads_to_the_same_result() {
     for (name, actor, input) in by_hand() {
         let whole = undisturbed(&actor, &input);
         for finished in 0..=whole.steps.len() {
-            goes_on(name, &actor, &input, &whole, &whole.steps[..finished]);
+            resumes_after(name, &actor, &input, &whole, &whole.steps[..finished]);
         }
     }
 }
@@ -96,7 +101,7 @@ fn interrupted_everywhere(
     let mut asked = Vec::new();
     let mut finished: Vec<Step> = Vec::new();
     for _ in 0..100_000 {
-        let mut log = Memory::of(&finished);
+        let mut log = Memory::from_steps(&finished);
         let mut echo = Echo::default();
         match by {
             Interruption::Executor => echo.breaks_at = Some(1),
@@ -108,7 +113,7 @@ fn interrupted_everywhere(
         match ended {
             Ok(outcome) => {
                 assert_eq!(outcome.state, whole.outcome.state);
-                assert_eq!(outcome.taken, whole.outcome.taken);
+                assert_eq!(outcome.usage, whole.outcome.usage);
                 assert_eq!(outcome.steps, whole.outcome.steps);
                 asked.sort();
                 return asked;
@@ -159,15 +164,20 @@ fn a_log_of_another_actor_is_refused() {
         &actor,
         &state(input.clone()),
         &Echo::default(),
-        &Memory::of(&steps),
+        &Memory::from_steps(&steps),
     )
     .expect_err("another kind");
     assert!(matches!(&error, RunError::Broken { path, .. } if *path == steps[1].path));
 
     let mut steps = whole.steps.clone();
     steps[0].next = Some("nobody".to_owned());
-    let error =
-        run(&actor, &state(input), &Echo::default(), &Memory::of(&steps)).expect_err("another way");
+    let error = run(
+        &actor,
+        &state(input),
+        &Echo::default(),
+        &Memory::from_steps(&steps),
+    )
+    .expect_err("another way");
     assert!(error.to_string().contains("`nobody`"), "{error}");
 }
 
@@ -180,12 +190,12 @@ fn limits_apply_across_all_attempts() {
     for _ in 0..100 {
         let log = Memory {
             full_at: Some(2),
-            ..Memory::of(&finished)
+            ..Memory::from_steps(&finished)
         };
         let echo = Echo::default();
         let error = run(&actor, &state(json!({})), &echo, &log).expect_err("no end");
         finished.extend(log.into_steps());
-        calls = finished.iter().map(|step| step.taken.tool_calls).sum();
+        calls = finished.iter().map(|step| step.usage.tool_calls).sum();
         match error {
             RunError::Log(_) => {}
             RunError::Limit { limit, .. } => {
@@ -213,7 +223,7 @@ proptest! {
         let beginnings = whole.steps.len() + 1;
         for turn in 0..8_u64 {
             let finished = usize::try_from(dice.rotate_left(u32::try_from(turn * 7)?) % beginnings as u64)?;
-            goes_on("chance", &actor, &input, &whole, &whole.steps[..finished]);
+            resumes_after("chance", &actor, &input, &whole, &whole.steps[..finished]);
         }
         if whole.asked.len() < 60 {
             let asked = interrupted_everywhere(&actor, &input, Interruption::Executor, &whole);

@@ -92,7 +92,7 @@ fn hundred() -> Actor {
 
 /// A part of a random graph.
 #[derive(Debug, Clone)]
-pub(crate) enum Piece {
+pub(crate) enum GraphPart {
     Add,
     Ask,
     Call,
@@ -102,22 +102,26 @@ pub(crate) enum Piece {
     Each(u8, Vec<Self>),
 }
 
-pub(crate) fn pieces() -> impl Strategy<Value = Vec<Piece>> {
-    let leaf = prop_oneof![Just(Piece::Add), Just(Piece::Ask), Just(Piece::Call)];
+pub(crate) fn pieces() -> impl Strategy<Value = Vec<GraphPart>> {
+    let leaf = prop_oneof![
+        Just(GraphPart::Add),
+        Just(GraphPart::Ask),
+        Just(GraphPart::Call)
+    ];
     let piece = leaf.prop_recursive(3, 12, 3, |inner| {
         let some = || prop::collection::vec(inner.clone(), 1..3);
         prop_oneof![
-            some().prop_map(Piece::Loop),
-            prop::collection::vec(some(), 1..4).prop_map(Piece::Fan),
-            some().prop_map(Piece::Sub),
-            (0..4_u8, some()).prop_map(|(items, body)| Piece::Each(items, body)),
+            some().prop_map(GraphPart::Loop),
+            prop::collection::vec(some(), 1..4).prop_map(GraphPart::Fan),
+            some().prop_map(GraphPart::Sub),
+            (0..4_u8, some()).prop_map(|(items, body)| GraphPart::Each(items, body)),
         ]
     });
     prop::collection::vec(piece, 1..4)
 }
 
 /// The actor of parts in sequence. All keys accumulate, so that anything lost or repeated shows.
-pub(crate) fn actor_of(pieces: &[Piece]) -> Actor {
+pub(crate) fn actor_of(pieces: &[GraphPart]) -> Actor {
     let mut plan = Plan::default();
     let (first, last) = plan.sequence(pieces);
     let end = plan.add("end", function(&[]));
@@ -132,8 +136,8 @@ pub(crate) fn actor_of(pieces: &[Piece]) -> Actor {
     draft.graph.entry = draft.at(&first);
     for (id, kind) in plan.nodes.drain(..).collect::<Vec<_>>() {
         draft = match kind {
-            Work::Kind(kind) => draft.does(&id, kind),
-            Work::Fan(branches, join) => {
+            ShapeWork::Kind(kind) => draft.does(&id, kind),
+            ShapeWork::Fan(branches, join) => {
                 let branches: Vec<&str> = branches.iter().map(String::as_str).collect();
                 draft.parallel(&id, &branches, &join)
             }
@@ -148,7 +152,7 @@ pub(crate) fn actor_of(pieces: &[Piece]) -> Actor {
     draft.limit(|limits| limits.max_steps = 1_000_000).actor()
 }
 
-enum Work {
+enum ShapeWork {
     Kind(NodeKind),
     Fan(Vec<String>, String),
 }
@@ -156,14 +160,14 @@ enum Work {
 /// Nodes and edges under construction.
 #[derive(Default)]
 struct Plan {
-    nodes: Vec<(String, Work)>,
+    nodes: Vec<(String, ShapeWork)>,
     edges: Vec<(String, Option<String>, String)>,
 }
 
 impl Plan {
     fn add(&mut self, name: &str, kind: NodeKind) -> String {
         let id = format!("{name}{}", self.nodes.len());
-        self.nodes.push((id.clone(), Work::Kind(kind)));
+        self.nodes.push((id.clone(), ShapeWork::Kind(kind)));
         id
     }
 
@@ -172,10 +176,10 @@ impl Plan {
     }
 
     /// Lays out parts in sequence; returns the first and the last node.
-    fn sequence(&mut self, pieces: &[Piece]) -> (String, String) {
+    fn sequence(&mut self, pieces: &[GraphPart]) -> (String, String) {
         let mut ends: Option<(String, String)> = None;
         for piece in pieces {
-            let (first, last) = self.piece(piece);
+            let (first, last) = self.write_part(piece);
             ends = Some(match ends {
                 None => (first, last),
                 Some((begin, end)) => {
@@ -187,19 +191,19 @@ impl Plan {
         ends.expect("at least one piece")
     }
 
-    fn piece(&mut self, piece: &Piece) -> (String, String) {
+    fn write_part(&mut self, piece: &GraphPart) -> (String, String) {
         let single = |id: String| (id.clone(), id);
         match piece {
-            Piece::Add => single(self.add("add", function(&[("n", "1")]))),
-            Piece::Ask => single(self.add("ask", agent("{{ n }}", "said"))),
-            Piece::Call => single(self.add("call", tool("local/t", &[("n", "n")], "called"))),
-            Piece::Sub(body) => single(self.add("sub", subgraph(actor_of(body)))),
-            Piece::Each(items, body) => {
+            GraphPart::Add => single(self.add("add", function(&[("n", "1")]))),
+            GraphPart::Ask => single(self.add("ask", agent("{{ n }}", "said"))),
+            GraphPart::Call => single(self.add("call", tool("local/t", &[("n", "n")], "called"))),
+            GraphPart::Sub(body) => single(self.add("sub", subgraph(actor_of(body)))),
+            GraphPart::Each(items, body) => {
                 let list = format!("{:?}", (0..*items).collect::<Vec<_>>());
                 let kind = map(&list, subgraph(actor_of(body)), "many", 2);
                 single(self.add("each", kind))
             }
-            Piece::Loop(body) => {
+            GraphPart::Loop(body) => {
                 // Every loop runs three times, with its own counter.
                 let counter = format!("turn{}", self.nodes.len());
                 let begin = self.add("begin", function(&[(&counter, "0")]));
@@ -213,10 +217,11 @@ impl Plan {
                 self.connect(&count, &after);
                 (begin, after)
             }
-            Piece::Fan(branches) => {
+            GraphPart::Fan(branches) => {
                 let fan = format!("fan{}", self.nodes.len());
                 let place = self.nodes.len();
-                self.nodes.push((fan.clone(), Work::Kind(function(&[]))));
+                self.nodes
+                    .push((fan.clone(), ShapeWork::Kind(function(&[]))));
                 let ends: Vec<_> = branches
                     .iter()
                     .map(|branch| self.sequence(branch))
@@ -226,7 +231,7 @@ impl Plan {
                     self.connect(last, &join);
                 }
                 let firsts = ends.into_iter().map(|(first, _)| first).collect();
-                self.nodes[place].1 = Work::Fan(firsts, join.clone());
+                self.nodes[place].1 = ShapeWork::Fan(firsts, join.clone());
                 (fan, join)
             }
         }

@@ -40,7 +40,7 @@ pub struct ListedAction {
     /// Content of its file; missing when the file cannot be read any more.
     #[serde(flatten)]
     pub definition: Option<ListedDefinition>,
-    /// Why its file cannot be read any more.
+    /// Error of its file, if it is no longer valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The number of plans that were made from it.

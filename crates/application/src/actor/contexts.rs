@@ -7,7 +7,7 @@ use cleveragents_domain::{
     SessionId, TokenUsage, hint, nearest, suggest,
 };
 use cleveragents_store::contexts::{self, Context};
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{Engine, Error, UnitOfWork, messages, resources, sessions};
 use serde::{Deserialize, Serialize};
@@ -84,20 +84,19 @@ impl Diagnose for ContextServiceError {
     }
 }
 
-/// A context as it is exported.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportedContext {
     /// Name of the context.
     pub name: String,
     /// Messages, oldest first.
-    pub messages: Vec<ExportedMessage>,
+    pub messages: Vec<ContextMessage>,
 }
 
 /// A message of an exported context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ExportedMessage {
+pub struct ContextMessage {
     /// `user`, `assistant` or `system`.
     pub role: String,
     /// Text of the message.
@@ -147,13 +146,13 @@ impl ContextService {
             .collect())
     }
 
-    fn messages(&self, session: SessionId) -> Result<Vec<ExportedMessage>, ContextServiceError> {
+    fn messages(&self, session: SessionId) -> Result<Vec<ContextMessage>, ContextServiceError> {
         let all = self
             .sessions
             .messages(session, Sequence(0), i64::MAX.unsigned_abs())?;
         Ok(all
             .into_iter()
-            .map(|Message { role, content, .. }| ExportedMessage {
+            .map(|Message { role, content, .. }| ContextMessage {
                 role: role.as_str().to_owned(),
                 content,
             })
@@ -161,7 +160,7 @@ impl ContextService {
     }
 
     /// Appends messages to a context atomically; creates the context if it does not exist.
-    pub fn add(&self, name: &str, messages: &[ExportedMessage]) -> Result<(), ContextServiceError> {
+    pub fn add(&self, name: &str, messages: &[ContextMessage]) -> Result<(), ContextServiceError> {
         check(name)?;
         let messages = self.checked(messages)?;
         let key = name.to_owned();
@@ -171,7 +170,7 @@ impl ContextService {
                 Some(found) => found.session,
                 None => make(unit, &key)?,
             };
-            messages::append(unit, session, &messages, Announce::Each)?;
+            messages::append(unit, session, &messages, AppendEvents::Each)?;
             Ok::<(), Error>(())
         })?;
         Ok(())
@@ -179,7 +178,7 @@ impl ContextService {
 
     fn checked(
         &self,
-        messages: &[ExportedMessage],
+        messages: &[ContextMessage],
     ) -> Result<Vec<AppendedMessage>, ContextServiceError> {
         messages
             .iter()
@@ -234,7 +233,7 @@ impl ContextService {
                 return Ok::<bool, Error>(false);
             }
             let session = make(unit, &key)?;
-            messages::append(unit, session, &messages, Announce::Each)?;
+            messages::append(unit, session, &messages, AppendEvents::Each)?;
             Ok(true)
         })?;
         if is_new {

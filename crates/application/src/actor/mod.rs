@@ -6,7 +6,7 @@ mod resolver;
 mod service;
 
 pub use contexts::{
-    ContextService, ContextServiceError, ExportedContext, ExportedMessage, read_context,
+    ContextMessage, ContextService, ContextServiceError, ExportedContext, read_context,
 };
-pub use resolver::{ActorText, Bundle, IsModel, Supplies};
+pub use resolver::{ActorBundle, ActorText, IsModel, ReferableNames};
 pub use service::{ActorService, ActorWorld, FoundActor};

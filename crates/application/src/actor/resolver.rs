@@ -9,7 +9,8 @@ use cleveragents_actors::graph::{
     Agent, AgentNode, Graph, Limits, Memory, Node, NodeIndex, NodeKind,
 };
 use cleveragents_actors::{
-    Actor, ActorKind, ResolveError, Resolver, Supply, Trail, compile, compile_within, read,
+    Actor, ActorKind, CompileStack, ResolveError, Resolver, ToolSource, compile, compile_within,
+    read,
 };
 use cleveragents_domain::{ActorName, DefinitionFileError, nearest};
 use cleveragents_tools::ToolPattern;
@@ -38,7 +39,7 @@ impl From<DefinitionText<'_>> for ActorText {
 
 /// The actor of a run and all actors that it refers to, with their files at the start of the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bundle {
+pub struct ActorBundle {
     /// Name of the actor.
     pub actor: String,
     /// Files by name; empty for an actor that represents a model.
@@ -47,7 +48,7 @@ pub struct Bundle {
 
 /// Names that actors may refer to besides each other.
 #[derive(Debug, Clone, Default)]
-pub struct Supplies {
+pub struct ReferableNames {
     /// Known tools.
     pub tools: Vec<cleveragents_tools::ToolName>,
     /// Known skills.
@@ -66,7 +67,7 @@ pub type IsModel<'a> = &'a dyn Fn(&str) -> bool;
 /// Registered and built-in actors.
 pub(super) struct ActorResolver<'a> {
     files: BTreeMap<String, ActorText>,
-    supplies: &'a Supplies,
+    supplies: &'a ReferableNames,
     is_model: IsModel<'a>,
     variables: &'a dyn Fn(&str) -> Option<String>,
     compiled: RefCell<HashMap<String, Arc<Actor>>>,
@@ -76,7 +77,7 @@ pub(super) struct ActorResolver<'a> {
 impl<'a> ActorResolver<'a> {
     pub(super) fn new(
         mut files: BTreeMap<String, ActorText>,
-        supplies: &'a Supplies,
+        supplies: &'a ReferableNames,
         is_model: IsModel<'a>,
         variables: &'a dyn Fn(&str) -> Option<String>,
     ) -> Self {
@@ -116,14 +117,14 @@ impl<'a> ActorResolver<'a> {
     }
 
     /// The files of an actor that was compiled here, and of all actors that it refers to.
-    pub(super) fn bundle(&self, actor: &str, own: Option<ActorText>) -> Bundle {
+    pub(super) fn bundle(&self, actor: &str, own: Option<ActorText>) -> ActorBundle {
         let used = self.used.borrow();
         let mut files: BTreeMap<String, ActorText> = used
             .iter()
             .filter_map(|name| Some((name.clone(), self.files.get(name)?.clone())))
             .collect();
         files.extend(own.map(|own| (actor.to_owned(), own)));
-        Bundle {
+        ActorBundle {
             actor: actor.to_owned(),
             files,
         }
@@ -141,7 +142,7 @@ impl<'a> ActorResolver<'a> {
 }
 
 impl Resolver for ActorResolver<'_> {
-    fn actor(&self, name: &str, trail: &Trail<'_>) -> Result<Arc<Actor>, ResolveError> {
+    fn actor(&self, name: &str, trail: &CompileStack<'_>) -> Result<Arc<Actor>, ResolveError> {
         let whole = whole_name(name);
         if let Some(found) = self.compiled.borrow().get(&whole) {
             self.used.borrow_mut().insert(whole);
@@ -161,7 +162,7 @@ impl Resolver for ActorResolver<'_> {
         Ok(found)
     }
 
-    fn find(&self, kind: Supply, name: &str) -> Result<(), Vec<String>> {
+    fn find(&self, kind: ToolSource, name: &str) -> Result<(), Vec<String>> {
         let listed = |known: &BTreeSet<String>| {
             if known.contains(name) || known.contains(&whole_name(name)) {
                 Ok(())
@@ -170,9 +171,9 @@ impl Resolver for ActorResolver<'_> {
             }
         };
         match kind {
-            Supply::Skill => listed(&self.supplies.skills),
-            Supply::McpServer => listed(&self.supplies.servers),
-            Supply::Tool => {
+            ToolSource::Skill => listed(&self.supplies.skills),
+            ToolSource::McpServer => listed(&self.supplies.servers),
+            ToolSource::Tool => {
                 let of_server = name
                     .split_once('/')
                     .is_some_and(|(space, _)| self.supplies.server_namespaces.contains(space));

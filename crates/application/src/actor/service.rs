@@ -11,14 +11,16 @@ use cleveragents_store::{Reader, plans, runs};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::resolver::{ActorResolver, ActorText, Bundle, IsModel, Supplies, of_model, whole_name};
+use super::resolver::{
+    ActorBundle, ActorResolver, ActorText, IsModel, ReferableNames, of_model, whole_name,
+};
 use crate::definition::{DefinitionError, DefinitionService, DefinitionText, DefinitionType};
 
 /// Inputs for compiling actors.
 #[derive(Clone, Copy)]
 pub struct ActorWorld<'a> {
     /// Known tools, skills and servers.
-    pub supplies: &'a Supplies,
+    pub supplies: &'a ReferableNames,
     /// Whether a name is that of a model.
     pub is_model: IsModel<'a>,
     /// Returns the values of variables in files.
@@ -33,7 +35,7 @@ pub struct FoundActor {
     /// Its file and dates; `None` when it represents a model.
     pub stored: Option<StoredDefinition>,
     /// Its file and those of all actors that it refers to.
-    pub bundle: Bundle,
+    pub bundle: ActorBundle,
     /// The hash of its file.
     pub hash: String,
 }
@@ -201,7 +203,7 @@ impl DefinitionService<Arc<Actor>> {
     /// Compiles the actor of a run from the files stored at its start.
     pub fn from_bundle(
         &self,
-        bundle: &Bundle,
+        bundle: &ActorBundle,
         world: ActorWorld<'_>,
     ) -> Result<Arc<Actor>, DefinitionError> {
         let Some(own) = bundle.files.get(&bundle.actor) else {

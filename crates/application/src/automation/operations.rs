@@ -216,7 +216,7 @@ pub struct ListedProfile {
     /// Missing when its file cannot be read any more.
     #[serde(flatten)]
     pub definition: Option<ListedProfileDefinition>,
-    /// Why its file cannot be read any more.
+    /// Error of its file, if it is no longer valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

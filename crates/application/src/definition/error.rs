@@ -44,7 +44,7 @@ pub enum DefinitionError {
         kind: DefinitionKind,
         /// The complete name.
         name: String,
-        /// What refers to it, such as `the project local/shop`.
+        /// The referring object, such as `the project local/shop`.
         by: Vec<String>,
     },
     /// Active plans use it.

@@ -1,9 +1,10 @@
 //! [`DefinitionService`]: registers, lists, finds and removes definitions of a kind.
 //!
-//! Texts are stored unchanged, so that their files may be deleted, and parsed whenever they are used. Whether a
-//! definition may be added or removed can depend on all others of its kind and on variables, which cannot be read
-//! inside a unit of work. So everything is read and checked first, and the unit that writes does nothing if the
-//! definitions changed meanwhile; then everything is read and checked again.
+//! The text of a file is stored unchanged and parsed on every use, so the file may be deleted.
+//!
+//! Adding and removing are optimistic: rules depend on all definitions of the kind and on variables, which a unit of
+//! work cannot read. The service checks the rules first; the writing unit changes nothing if the definitions changed
+//! meanwhile, and the service checks again.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,7 +20,6 @@ use crate::resource::{Outcome, Register};
 /// Maximum number of similar names in an error.
 const NEAREST: usize = 3;
 
-/// A registered definition.
 #[derive(Debug, Clone)]
 pub struct RegisteredDefinition<T> {
     /// Its text and dates.
@@ -235,7 +235,7 @@ impl<T: DefinitionType> NewDefinition<T> {
     }
 }
 
-/// The registered definition with a name. An unknown name is refused, never replaced by another.
+/// Returns the registered definition with a name. An unknown name is an error that lists similar names.
 pub(crate) fn find_definition<T: DefinitionType>(
     reader: &mut dyn Reader,
     name: &str,

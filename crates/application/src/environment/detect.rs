@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn by_products_tell_nothing() {
+    fn by_products_do_not_affect_detection() {
         let found = detected(&[("node_modules/x.js", ""), ("a.py", "")]);
         assert_eq!(found.languages, ["Python"]);
     }

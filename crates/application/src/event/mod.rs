@@ -1,4 +1,4 @@
-//! The event log: reading it, and which namespace an event belongs to.
+//! Reads the event log and determines the namespace of each event.
 
 mod scope;
 mod service;

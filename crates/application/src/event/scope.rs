@@ -43,9 +43,9 @@ enum SubjectKind {
     Other,
 }
 
-/// How to find the namespace of an event.
+/// Lookup of the namespace of an event.
 #[derive(Debug, PartialEq, Eq)]
-enum Lookup {
+enum NamespaceLookup {
     Named(String),
     Of(Subject),
     NoNamespace,
@@ -63,18 +63,18 @@ impl EventScope {
     /// The namespace of an event as far as it is known without the database; `None` when the database must be asked.
     pub fn cached(&self, event: &Event) -> Option<Option<Arc<str>>> {
         match lookup(event) {
-            Lookup::Named(namespace) => Some(Some(namespace.into())),
-            Lookup::NoNamespace => Some(None),
-            Lookup::Of(subject) => self.lock().get(&subject).cloned(),
+            NamespaceLookup::Named(namespace) => Some(Some(namespace.into())),
+            NamespaceLookup::NoNamespace => Some(None),
+            NamespaceLookup::Of(subject) => self.lock().get(&subject).cloned(),
         }
     }
 
     /// The namespace of an event, from the database if necessary.
     pub fn namespace(&self, event: &Event) -> Result<Option<Arc<str>>, Error> {
         let subject = match lookup(event) {
-            Lookup::Named(namespace) => return Ok(Some(namespace.into())),
-            Lookup::NoNamespace => return Ok(None),
-            Lookup::Of(subject) => subject,
+            NamespaceLookup::Named(namespace) => return Ok(Some(namespace.into())),
+            NamespaceLookup::NoNamespace => return Ok(None),
+            NamespaceLookup::Of(subject) => subject,
         };
         let found = self.engine.read(|reader| namespace_of(reader, &subject))?;
         let found: Option<Arc<str>> = found.map(Into::into);
@@ -91,21 +91,21 @@ impl EventScope {
     }
 }
 
-fn lookup(event: &Event) -> Lookup {
+fn lookup(event: &Event) -> NamespaceLookup {
     let payload = |key| event.payload.get(key).and_then(Value::as_str);
     let named = |name: Option<&str>| match name.and_then(namespace_in_name) {
-        Some(namespace) => Lookup::Named(namespace),
-        None => Lookup::NoNamespace,
+        Some(namespace) => NamespaceLookup::Named(namespace),
+        None => NamespaceLookup::NoNamespace,
     };
     let by = |kind, id: &str| {
-        Lookup::Of(Subject {
+        NamespaceLookup::Of(Subject {
             kind,
             id: id.to_owned(),
         })
     };
     let subject = event.subject.as_str();
     if let Some(namespace) = payload("namespace") {
-        return Lookup::Named(namespace.to_owned());
+        return NamespaceLookup::Named(namespace.to_owned());
     }
     let kind = event.kind.as_str();
     match kind.split_once('.').unwrap_or((kind, "")) {
@@ -117,7 +117,7 @@ fn lookup(event: &Event) -> Lookup {
         {
             (Some(plan), _) => by(SubjectKind::Plan, plan),
             (None, Some(session)) => by(SubjectKind::Session, session),
-            (None, None) => Lookup::NoNamespace,
+            (None, None) => NamespaceLookup::NoNamespace,
         },
         ("tool" | "definition" | "resource_type", _) => named(Some(subject)),
         ("validation", _) => named(payload("validation")),
@@ -129,11 +129,11 @@ fn lookup(event: &Event) -> Lookup {
         ("budget", _) => match subject.split_once(' ') {
             Some(("plan", id)) => by(SubjectKind::Plan, id),
             Some(("session", id)) => by(SubjectKind::Session, id),
-            _ => Lookup::NoNamespace,
+            _ => NamespaceLookup::NoNamespace,
         },
         ("task", _) => by(SubjectKind::Other, subject),
         // Includes leases: they name machines and processes.
-        _ => Lookup::NoNamespace,
+        _ => NamespaceLookup::NoNamespace,
     }
 }
 
@@ -217,7 +217,7 @@ fn namespace_in_events(reader: &mut dyn Reader, subject: &str) -> Result<Option<
 
 #[cfg(test)]
 mod tests {
-    use super::{Lookup, Subject, SubjectKind, lookup};
+    use super::{NamespaceLookup, Subject, SubjectKind, lookup};
     use cleveragents_domain::{Event, EventKind, Position, Timestamp};
     use serde_json::json;
 
@@ -231,8 +231,8 @@ mod tests {
         }
     }
 
-    fn by(kind: SubjectKind, id: &str) -> Lookup {
-        Lookup::Of(Subject {
+    fn by(kind: SubjectKind, id: &str) -> NamespaceLookup {
+        NamespaceLookup::Of(Subject {
             kind,
             id: id.to_owned(),
         })
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_namespace_comes_from_what_an_event_names() {
-        let acme = || Lookup::Named("acme".to_owned());
+        let acme = || NamespaceLookup::Named("acme".to_owned());
         let said = event(EventKind::SessionCreated, "S", json!({"namespace": "acme"}));
         assert_eq!(lookup(&said), acme());
         let named = event(EventKind::DefinitionRegistered, "acme/reviewer", json!({}));
@@ -269,7 +269,7 @@ mod tests {
         ] {
             assert_eq!(
                 lookup(&event(kind, subject, json!({}))),
-                Lookup::NoNamespace,
+                NamespaceLookup::NoNamespace,
                 "{kind}"
             );
         }
@@ -279,7 +279,7 @@ mod tests {
     fn leases_name_machines_and_have_no_namespace() {
         let taken = json!({"kind": "session", "owner": {"host": "machine", "pid": 1}});
         let lease = event(EventKind::LeaseAcquired, "S", taken);
-        assert_eq!(lookup(&lease), Lookup::NoNamespace);
+        assert_eq!(lookup(&lease), NamespaceLookup::NoNamespace);
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         for kind in EventKind::ALL {
             let found = lookup(&event(*kind, "01ARZ3NDEKTSV4RRFFQ69G5FAV", json!({})));
             assert!(
-                !matches!(found, Lookup::Named(_)),
+                !matches!(found, NamespaceLookup::Named(_)),
                 "{kind} is visible in a namespace that the event does not name"
             );
         }

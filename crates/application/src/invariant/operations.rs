@@ -192,7 +192,7 @@ pub struct InvariantList {
     pub summary: InvariantListSummary,
 }
 
-/// How contradictions between effective invariants were resolved.
+/// Resolved contradictions between effective invariants.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Reconciliation {
     /// The plan of the request.
@@ -228,7 +228,7 @@ pub struct ListedInvariant {
     pub stored: Option<StoredInvariantInfo>,
 }
 
-/// When an invariant was set and removed.
+/// Times at which an invariant was set and removed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StoredInvariantInfo {
     /// The same as `source`.

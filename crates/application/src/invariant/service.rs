@@ -73,12 +73,11 @@ impl From<&Action> for ActionRules {
     }
 }
 
-/// What to compute the effective invariants for.
+/// Scope of which the effective invariants are computed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EffectiveQuery {
     /// Id of a plan.
     pub plan: Option<PlanId>,
-    /// Its action.
     pub action: Option<ActionRules>,
     /// Its projects: names, ids, or prefixes of ids.
     pub projects: Vec<String>,
@@ -91,10 +90,13 @@ pub struct InvariantService {
 }
 
 /// A scope as it is stored.
-type Place = (InvariantScope, Option<String>);
+type ScopeAndTarget = (InvariantScope, Option<String>);
 
 /// The stored form of a scope; the project, action or plan that it names must exist.
-fn place(reader: &mut dyn Reader, target: &InvariantTarget) -> Result<Place, InvariantError> {
+fn place(
+    reader: &mut dyn Reader,
+    target: &InvariantTarget,
+) -> Result<ScopeAndTarget, InvariantError> {
     Ok(match target {
         InvariantTarget::Global => (InvariantScope::Global, None),
         InvariantTarget::Project(reference) => {
@@ -150,7 +152,7 @@ fn find(reader: &mut dyn Reader, reference: &str) -> Result<Invariant, Invariant
 }
 
 /// Description of a scope.
-fn phrase((scope, source_name): &Place) -> String {
+fn phrase((scope, source_name): &ScopeAndTarget) -> String {
     match source_name {
         None => "everywhere".to_owned(),
         Some(name) => format!("for {scope} `{name}`"),
@@ -175,7 +177,7 @@ impl InvariantService {
         self.engine.write(move |unit| {
             // The lock keeps the project from being deleted between the check and the insert.
             resources::lock(unit)?;
-            let mut places: Vec<Place> = Vec::new();
+            let mut places: Vec<ScopeAndTarget> = Vec::new();
             for target in &new.targets {
                 let place = place(unit, target)?;
                 if !places.contains(&place) {
@@ -250,9 +252,9 @@ impl InvariantService {
         reader: &mut dyn Reader,
         query: &EffectiveQuery,
     ) -> Result<ReconciledInvariants, InvariantError> {
-        let mut places: Vec<Place> = vec![(InvariantScope::Global, None)];
+        let mut places: Vec<ScopeAndTarget> = vec![(InvariantScope::Global, None)];
         let mut all: Vec<SourcedInvariant> = Vec::new();
-        let said = |scope, name: &str, text: &String| SourcedInvariant {
+        let sourced = |scope, name: &str, text: &String| SourcedInvariant {
             id: None,
             text: text.clone(),
             source: scope,
@@ -263,12 +265,12 @@ impl InvariantService {
             let found = find_project(reader, reference)?;
             let name = found.name.to_string();
             let own = found.rules.invariants.iter();
-            all.extend(own.map(|text| said(InvariantScope::Project, &name, text)));
+            all.extend(own.map(|text| sourced(InvariantScope::Project, &name, text)));
             places.push((InvariantScope::Project, Some(name)));
         }
         if let Some(action) = &query.action {
             let own = action.invariants.iter();
-            all.extend(own.map(|text| said(InvariantScope::Action, &action.name, text)));
+            all.extend(own.map(|text| sourced(InvariantScope::Action, &action.name, text)));
             places.push((InvariantScope::Action, Some(action.name.clone())));
         }
         if let Some(plan) = query.plan {

@@ -30,7 +30,7 @@ pub struct OperationSettings {
     pub sandboxes: std::path::PathBuf,
     /// The process that operations run in.
     pub process: ProcessEnvironment,
-    /// When to create checkpoints in sandboxes of plans, and when to remove the sandboxes.
+    /// Policies for checkpoints and for removal of the sandboxes of plans.
     pub sandbox_policy: SandboxPolicy,
     /// Settings for running plans.
     pub plans: PlanSettings,
@@ -200,7 +200,6 @@ impl OperationContext {
         self.prepare(request)?.run()
     }
 
-    /// The caller.
     pub const fn caller(&self) -> &Caller {
         &self.caller
     }

@@ -10,7 +10,6 @@ use serde_json::json;
 use super::OperationError;
 use crate::resource::Register;
 
-/// A definition that was removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RemovedDefinition {
     /// Its complete name.

@@ -20,7 +20,7 @@ enum Kind {
         error: Box<dyn Diagnose + Send + Sync>,
         hint: Option<Hint>,
     },
-    /// A failure of the operation itself.
+    /// A failure of the operation itself, not of a service it calls.
     Own {
         code: Code,
         message: String,

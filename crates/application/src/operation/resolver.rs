@@ -490,11 +490,8 @@ impl<'a> Resolver<'a> {
 /// Kinds of objects whose id may be given in place of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedKind {
-    /// A project.
     Project,
-    /// A resource.
     Resource,
-    /// A project or a resource.
     ProjectOrResource,
     /// Any other object, which has no id.
     Definition,

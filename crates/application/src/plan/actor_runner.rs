@@ -28,7 +28,7 @@ use super::gates::AutomationGates;
 use super::prompt::{plan_instructions, task_instructions};
 use super::report::report_tools;
 use super::requirements::{PlanRequirements, profile_safety};
-use crate::actor::Bundle;
+use crate::actor::ActorBundle;
 use crate::observer::Observer;
 use crate::run::{RunService, RunServiceError, RunStart, UnknownOutcome};
 use crate::runtime::{
@@ -37,7 +37,7 @@ use crate::runtime::{
 use crate::tool::SandboxWorkspace;
 use crate::turn::ReportTools;
 
-/// Why a run stopped before its result.
+/// Reason of a run without result.
 pub(super) enum RunStop {
     /// The user has to approve or answer something.
     NeedsInput(Box<Waiting>),
@@ -67,7 +67,7 @@ pub(super) struct ActorTask<'t> {
     pub(super) carried: Option<RunId>,
 }
 
-/// What runs a task.
+/// Actor or tool that runs a task.
 pub(super) enum Performer<'t> {
     /// An actor or a model, for a kind of step.
     Actor(&'t str, StepKind),
@@ -314,7 +314,7 @@ impl PlanActorRunner<'_> {
                 .runs
                 .definitions(run)
                 .map_err(PlanError::from_service)?;
-            let bundle: Bundle = serde_json::from_value(files)
+            let bundle: ActorBundle = serde_json::from_value(files)
                 .map_err(|error| Error::stored("the files of a run", error.to_string()))?;
             return Ok(ResolvedActor {
                 actor: self

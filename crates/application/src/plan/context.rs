@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::registry::{Ledger, Registry};
 use crate::lease::HeldLease;
 
-/// Why a change cannot be recorded.
+/// Errors of recording a change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
     /// No changeset is open.
@@ -68,13 +68,13 @@ impl Diagnose for ContextError {
 }
 
 /// The store as a [`Ledger`](super::registry::Ledger).
-struct StoreLedger {
+struct ChangesetLedger {
     engine: Arc<Engine>,
     plan: PlanId,
     fence: Option<(LeaseSubject, LeaseToken)>,
 }
 
-impl Ledger for StoreLedger {
+impl Ledger for ChangesetLedger {
     type Id = ChangesetId;
     type Change = NewChange;
     type Number = EntryNumber;
@@ -107,7 +107,7 @@ impl Ledger for StoreLedger {
     }
 }
 
-impl StoreLedger {
+impl ChangesetLedger {
     fn close(&self, id: ChangesetId) -> Result<Option<Changeset>, ContextError> {
         let fence = self.fence.clone();
         self.engine.write(move |unit| {
@@ -122,7 +122,7 @@ impl StoreLedger {
 /// The changesets of one plan run. Cheap to clone; all clones share one context.
 #[derive(Clone)]
 pub struct PlanExecutionContext {
-    registry: Arc<Registry<StoreLedger>>,
+    registry: Arc<Registry<ChangesetLedger>>,
 }
 
 impl PlanExecutionContext {
@@ -148,7 +148,7 @@ impl PlanExecutionContext {
         if engine.read(|reader| plans::get(reader, plan))?.is_none() {
             return Err(ContextError::PlanNotFound(plan));
         }
-        let registry = Arc::new(Registry::new(StoreLedger {
+        let registry = Arc::new(Registry::new(ChangesetLedger {
             engine,
             plan,
             fence,
@@ -221,11 +221,10 @@ impl PlanExecutionContext {
 /// An open changeset. Only this handle records into it; closing consumes it.
 pub struct OpenChangeset {
     id: ChangesetId,
-    registry: Arc<Registry<StoreLedger>>,
+    registry: Arc<Registry<ChangesetLedger>>,
 }
 
 impl OpenChangeset {
-    /// Its id.
     pub const fn id(&self) -> ChangesetId {
         self.id
     }

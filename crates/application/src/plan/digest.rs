@@ -25,7 +25,6 @@ const LINE: usize = 400;
 /// Number of changed paths that are listed.
 const PATHS: usize = 100;
 
-/// The inputs of a digest.
 pub(super) struct DigestInputs<'d> {
     pub(super) strategy: Option<&'d PlanStrategy>,
     pub(super) decisions: &'d [Decision],

@@ -9,17 +9,15 @@ use serde_json::{Value, json};
 use crate::lease::LeaseError;
 use crate::sandbox::SandboxError;
 
-/// Why an operation on a plan fails.
+/// Errors of operations on plans.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The operation is not possible in the stage of the plan.
     #[error("the plan {plan} is {stage}: {reason}")]
     NotReady {
-        /// The plan.
         plan: PlanId,
-        /// Its stage.
         stage: PlanStage,
-        /// Why the stage does not allow it.
+        /// Reason that follows from the stage.
         reason: String,
         /// The recovery that the user can choose instead.
         hint: Hint,
@@ -27,7 +25,6 @@ pub enum PlanError {
     /// Another process works on it.
     #[error("the plan {plan} is being worked on by {owner}")]
     Busy {
-        /// The plan.
         plan: PlanId,
         /// The process that works on it.
         owner: String,
@@ -35,7 +32,6 @@ pub enum PlanError {
     /// It waits for the user.
     #[error("the plan {plan} waits for {}", .waiting.sentence())]
     Waits {
-        /// The plan.
         plan: PlanId,
         /// The reason for the wait.
         waiting: Box<Waiting>,
@@ -43,7 +39,6 @@ pub enum PlanError {
     /// A check before the start failed.
     #[error("the plan {plan} cannot start: {}", .failed.join("; "))]
     Preflight {
-        /// The plan.
         plan: PlanId,
         /// The failed checks.
         failed: Vec<String>,
@@ -51,15 +46,13 @@ pub enum PlanError {
     /// An invariant forbids it.
     #[error("the plan {plan} violates an invariant: {reason}")]
     Invariant {
-        /// The plan.
         plan: PlanId,
-        /// Which invariant, and how.
+        /// The violated invariant and the violation.
         reason: String,
     },
     /// A phase failed.
     #[error("the plan {plan} failed in {}: {message}", .stage.phase())]
     Failed {
-        /// The plan.
         plan: PlanId,
         /// Its stage now.
         stage: PlanStage,
@@ -71,7 +64,6 @@ pub enum PlanError {
     /// Required validations have not passed.
     #[error("the plan {plan} cannot be applied: {}", .reasons.join("; "))]
     Constrained {
-        /// The plan.
         plan: PlanId,
         /// The validations, each with its reason.
         reasons: Vec<String>,
@@ -83,7 +75,6 @@ pub enum PlanError {
     #[error("the plan {plan} was {}", if *.is_over { "cancelled" } else { "interrupted; completed \
     work is kept" })]
     Stopped {
-        /// The plan.
         plan: PlanId,
         /// Whether it was cancelled, not only interrupted.
         is_over: bool,
@@ -91,7 +82,6 @@ pub enum PlanError {
     /// It reached the limit of strategy revisions.
     #[error("the plan {plan} reached the limit of {limit} strategy revisions")]
     ReversionLimit {
-        /// The plan.
         plan: PlanId,
         /// The maximum number of revisions.
         limit: u64,
@@ -107,11 +97,9 @@ pub enum PlanError {
     /// It cannot be rolled back, or the rollback cannot be undone.
     #[error("the plan {plan} cannot be {way}: {reason}")]
     Rollback {
-        /// The plan.
         plan: PlanId,
         /// `rolled back` or `redone`.
         way: &'static str,
-        /// The reason.
         reason: String,
     },
     /// The project links no resource.

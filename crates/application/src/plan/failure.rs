@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::built_in::DETERMINISTIC;
 
-/// Why a phase failed.
+/// Reason of a failed phase.
 #[derive(Debug)]
 pub(super) struct PhaseFailure {
     pub(super) category: FailureCategory,

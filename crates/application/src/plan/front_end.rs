@@ -8,7 +8,7 @@ use crate::observer::Observer;
 /// The front end of a running plan.
 #[derive(Clone, Copy)]
 pub struct PlanFrontEnd<'a> {
-    /// Asked for approvals and answers.
+    /// Receives requests for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Receives progress events.
     pub observer: &'a dyn Observer,

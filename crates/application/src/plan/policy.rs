@@ -25,11 +25,11 @@ macro_rules! words {
 }
 
 words! {
-    /// When the sandbox of a plan is removed.
+    /// Removal of the sandbox of a plan.
     SandboxCleanup {
-        /// When the plan is applied.
+        /// After the apply.
         OnApply = "on_apply",
-        /// When the plan is applied or cancelled.
+        /// After the apply, or after the plan is cancelled.
         OnTerminal = "on_terminal",
         /// Only when the user discards it.
         Manual = "manual",
@@ -45,7 +45,7 @@ words! {
         ToolWriteComplete = "on_tool_write_complete",
         /// Before a child plan starts.
         SubplanSpawn = "on_subplan_spawn",
-        /// When a step fails.
+        /// After a failed step.
         Error = "on_error",
     }
 }
@@ -53,9 +53,9 @@ words! {
 /// Sandbox settings of plans. Every step starts with a checkpoint, whatever the policy is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxPolicy {
-    /// When the sandbox is removed.
+    /// Removal of the sandbox.
     pub cleanup: SandboxCleanup,
-    /// When checkpoints are made.
+    /// Events that create checkpoints.
     pub checkpoints: BTreeSet<CheckpointTrigger>,
 }
 
@@ -69,7 +69,7 @@ impl Default for SandboxPolicy {
 }
 
 impl SandboxPolicy {
-    /// Whether a checkpoint is made upon this event.
+    /// Whether this event creates a checkpoint.
     pub fn marks(&self, trigger: CheckpointTrigger) -> bool {
         self.checkpoints.contains(&trigger)
     }

@@ -74,7 +74,6 @@ pub(super) fn report_tools(kind: StepKind) -> ReportTools<'static> {
 pub(super) enum StepReport {
     /// It is done; the text is the answer of the actor.
     Done(String),
-    /// It is blocked.
     Blocked {
         reason: String,
         suggestion: Option<String>,
@@ -120,7 +119,6 @@ fn answer_text(value: &Value) -> String {
     }
 }
 
-/// The schema of a strategy.
 pub(super) fn strategy_schema() -> Value {
     json!({
         "type": "object",
@@ -186,7 +184,6 @@ fn step_blocked_schema() -> Value {
     })
 }
 
-/// The schema of a review.
 pub(super) fn review_schema() -> Value {
     json!({
         "type": "object",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cleveragents_domain::{
     MicroUsd, NewDecision, Placeholder, Plan, PlanId, PlanPhase, hint, suggest,
 };
-use cleveragents_sandbox::Landing;
+use cleveragents_sandbox::BranchUpdate;
 use cleveragents_store::{Engine, plans};
 
 use super::actor_runner::PlanActorRunner;
@@ -44,7 +44,6 @@ pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub struct PlanDefaults {
     /// The automation profile.
     pub profile: String,
-    /// The actors.
     pub actors: DefaultActors,
 }
 
@@ -66,11 +65,9 @@ pub struct DefaultActors {
 /// A plan to be created.
 #[derive(Debug, Clone, Default)]
 pub struct UseAction {
-    /// The action.
     pub action: String,
     /// Its arguments, as name and value.
     pub arguments: Vec<(String, String)>,
-    /// The projects.
     pub projects: Vec<String>,
     /// The automation profile; otherwise that of the action, a project or the configuration.
     pub profile: Option<String>,
@@ -84,15 +81,15 @@ pub struct UseAction {
     pub read_only: bool,
 }
 
-/// How a plan is run.
+/// Options of running a plan.
 #[derive(Debug, Clone, Default)]
 pub struct DriveOptions {
     /// The requested phase. The gates before other phases apply.
     pub consent: Option<PlanPhase>,
-    /// What to do about tool calls whose outcome is unknown.
+    /// Treatment of tool calls with unknown outcome.
     pub unknown_outcome: UnknownOutcome,
-    /// How the result is applied to a branch.
-    pub landing: Landing,
+    /// Form of the result on a branch.
+    pub landing: BranchUpdate,
     /// The message of the commit.
     pub message: Option<String>,
     /// Whether a plan without changes may be applied.

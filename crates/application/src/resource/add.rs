@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use cleveragents_domain::{
     Properties, Resource, ResourceId, ResourceName, Timestamp, TypeName, Version,
 };
-use cleveragents_store::resources::{Link, Linking};
+use cleveragents_store::resources::{Link, LinkResult};
 use cleveragents_store::{Reader, UnitOfWork, resources};
 
 use super::arguments::{self, ValidatedArguments};
-use super::discovery::{self, DiscoveredResource, Findings};
+use super::discovery::{self, DiscoveredResource, DiscoveryResult};
 use super::error::ResourceError;
 use super::service::{Register, ResourceService, delete_all, holders, with_discovered};
 
 /// A resource to register, as given by the user.
 #[derive(Debug, Clone, Default)]
 pub struct NewResource {
-    /// Name of its type.
     pub type_name: String,
     /// Its name; without a namespace it is in `local/`.
     pub name: String,
@@ -37,7 +36,6 @@ pub struct NewResource {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It was created.
     Created,
     /// It existed and was changed.
     Updated,
@@ -45,7 +43,6 @@ pub enum Outcome {
     Unchanged,
 }
 
-/// A registered resource.
 #[derive(Debug, Clone)]
 pub struct RegisteredResource {
     /// Stored row.
@@ -67,7 +64,7 @@ pub(super) struct ResourceDraft {
     pub(super) checked: ValidatedArguments,
     pub(super) description: Option<String>,
     pub(super) read_only: bool,
-    pub(super) findings: Findings,
+    pub(super) findings: DiscoveryResult,
 }
 
 impl ResourceDraft {
@@ -135,7 +132,7 @@ impl ResourceService {
 pub(super) fn store_new(
     unit: &mut UnitOfWork<'_>,
     row: &Resource,
-    findings: &Findings,
+    findings: &DiscoveryResult,
 ) -> Result<RegisteredResource, ResourceError> {
     resources::insert(unit, row)?;
     finish(unit, row.id, Outcome::Created, findings)
@@ -198,7 +195,7 @@ fn finish(
     unit: &mut UnitOfWork<'_>,
     id: ResourceId,
     outcome: Outcome,
-    findings: &Findings,
+    findings: &DiscoveryResult,
 ) -> Result<RegisteredResource, ResourceError> {
     let missing = || ResourceError::NotFound(id.to_string());
     let resource = resources::get(unit, id)?.ok_or_else(missing)?;
@@ -272,8 +269,8 @@ fn take_in(
         auto_discovered: true,
     };
     match resources::link(unit, link)? {
-        Linking::Made | Linking::Present => Ok(()),
-        Linking::Circle => Err(ResourceError::Circle {
+        LinkResult::Made | LinkResult::Present => Ok(()),
+        LinkResult::Circle => Err(ResourceError::Circle {
             parent: parent.name.to_string(),
             child: found.segment.clone(),
         }),

@@ -36,7 +36,7 @@ pub(super) struct DiscoveredResource {
 
 /// Discovered resources, and warnings about paths that could not be inspected.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Findings {
+pub(super) struct DiscoveryResult {
     pub(super) found: Vec<DiscoveredResource>,
     pub(super) warnings: Vec<String>,
 }
@@ -46,8 +46,8 @@ pub(super) fn look(
     kind: &InheritedType,
     checked: &ValidatedArguments,
     types: &TypeRegistry,
-) -> Result<Findings, ResourceError> {
-    let mut findings = Findings::default();
+) -> Result<DiscoveryResult, ResourceError> {
+    let mut findings = DiscoveryResult::default();
     let Some(path) = checked.properties.get("path").and_then(Value::as_str) else {
         return Ok(findings);
     };
@@ -84,7 +84,7 @@ pub(super) fn look(
     Ok(findings)
 }
 
-impl Findings {
+impl DiscoveryResult {
     fn add(&mut self, type_name: &str, segment: &str, path: &Path) -> Result<(), ResourceError> {
         let location = super::arguments::canonical(path)?.display().to_string();
         self.found.push(DiscoveredResource {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// A reference to a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
+pub enum ResourceUser {
     /// A project links it.
     Project(String),
     /// It contains a resource by a manual link: parent and child.
@@ -17,7 +17,7 @@ pub enum Holder {
     Parent(String, String),
 }
 
-impl Holder {
+impl ResourceUser {
     fn phrase(&self) -> String {
         match self {
             Self::Project(project) => format!("project {project} links it"),
@@ -37,7 +37,7 @@ impl Holder {
     }
 }
 
-fn phrases(holders: &[(String, Holder)]) -> String {
+fn phrases(holders: &[(String, ResourceUser)]) -> String {
     holders
         .iter()
         .map(|(_, holder)| holder.phrase())
@@ -154,7 +154,7 @@ pub enum ResourceError {
         /// Name of the resource.
         name: String,
         /// Each referenced resource with its reference.
-        holders: Vec<(String, Holder)>,
+        holders: Vec<(String, ResourceUser)>,
     },
     /// The resource was discovered, so only its parent can be added or removed.
     #[error("resource `{name}` was discovered below {parent} and is removed with it")]

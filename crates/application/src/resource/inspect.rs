@@ -15,9 +15,7 @@ use super::service::ResourceService;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Presence {
-    /// A file.
     File,
-    /// A folder.
     Folder,
     /// Another kind, such as a socket.
     Other,

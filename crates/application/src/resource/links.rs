@@ -1,7 +1,7 @@
 //! Manual links between parent and child resources.
 
 use cleveragents_domain::{InheritedType, Resource};
-use cleveragents_store::resources::{Link, Linking};
+use cleveragents_store::resources::{Link, LinkResult};
 use cleveragents_store::{Reader, resources};
 
 use super::error::ResourceError;
@@ -62,12 +62,12 @@ impl ResourceService {
                 auto_discovered: false,
             };
             match resources::link(unit, link)? {
-                Linking::Made => Ok((parent, child)),
-                Linking::Present => {
+                LinkResult::Made => Ok((parent, child)),
+                LinkResult::Present => {
                     let (parent, child) = names();
                     Err(ResourceError::LinkExists { parent, child })
                 }
-                Linking::Circle => {
+                LinkResult::Circle => {
                     let (parent, child) = names();
                     Err(ResourceError::Circle { parent, child })
                 }

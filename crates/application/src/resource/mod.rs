@@ -21,7 +21,7 @@ mod types;
 mod yaml;
 
 pub use add::{NewResource, Outcome, RegisteredResource};
-pub use error::{Holder, ResourceError};
+pub use error::{ResourceError, ResourceUser};
 pub use git::{GitProbe, GitProblem, GitState, git_probe};
 pub use inspect::{Inspection, Presence};
 pub use registry::TypeRegistry;

@@ -662,7 +662,7 @@ pub struct ResourceTypeInfo {
     pub parent_types: Vec<TypeName>,
     /// The types that may be below it.
     pub child_types: Vec<ChildType>,
-    /// How resources of it are found below others.
+    /// Discovery of its resources below others.
     pub auto_discovery: Option<AutoDiscovery>,
     /// The properties that two resources must share to be the same; virtual types only.
     pub equivalence: Vec<String>,
@@ -684,7 +684,7 @@ pub struct TypeArgument {
     pub validation_pattern: Option<String>,
 }
 
-/// How resources of a type are isolated.
+/// Isolation of resources of a type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TypeSandbox {
     pub strategy: Option<SandboxStrategy>,

@@ -9,7 +9,7 @@ use cleveragents_store::projects::LinkingProject;
 use cleveragents_store::resources::{Link, LinkedResource};
 use cleveragents_store::{Engine, Reader, UnitOfWork, projects, resources};
 
-use super::error::{Holder, ResourceError};
+use super::error::{ResourceError, ResourceUser};
 use super::registry::TypeRegistry;
 use crate::reference::find_referenced;
 
@@ -261,24 +261,27 @@ pub(super) fn with_discovered(
 pub(super) fn holders(
     reader: &mut dyn Reader,
     doomed: &[Resource],
-) -> Result<Vec<(String, Holder)>, ResourceError> {
+) -> Result<Vec<(String, ResourceUser)>, ResourceError> {
     let is_doomed = |id: ResourceId| doomed.iter().any(|resource| resource.id == id);
     let mut found = Vec::new();
     for resource in doomed {
         let name = resource.name.to_string();
         for project in projects::linking(reader, resource.id)? {
-            found.push((name.clone(), Holder::Project(project.name.to_string())));
+            found.push((
+                name.clone(),
+                ResourceUser::Project(project.name.to_string()),
+            ));
         }
         for child in resources::children(reader, resource.id)? {
             if !child.auto_discovered || !is_doomed(child.resource.id) {
                 let child = child.resource.name.to_string();
-                found.push((name.clone(), Holder::Child(name.clone(), child)));
+                found.push((name.clone(), ResourceUser::Child(name.clone(), child)));
             }
         }
         for parent in resources::parents(reader, resource.id)? {
             if !parent.auto_discovered && !is_doomed(parent.resource.id) {
                 let parent = parent.resource.name.to_string();
-                found.push((name.clone(), Holder::Parent(parent, name.clone())));
+                found.push((name.clone(), ResourceUser::Parent(parent, name.clone())));
             }
         }
     }

@@ -9,7 +9,6 @@ use super::registry::TypeRegistry;
 use super::service::{Register, ResourceService};
 use super::yaml;
 
-/// A registered type.
 #[derive(Debug, Clone)]
 pub struct RegisteredType {
     /// The type with everything it inherits.

@@ -9,7 +9,7 @@ use cleveragents_domain::{
 use cleveragents_models::{
     CancellationToken, ChatMessage, Model, ReasoningEffort, ResponseSchema, drop_optional_nulls,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{messages, runs, sessions, turns};
 use cleveragents_tools::{check_value, example};
@@ -18,9 +18,9 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::executor::{RunExecutor, broken, failure, refused};
 use super::trace;
 use super::usage::{self, answered};
-use super::work::{Work, broken, failure, refused};
 use crate::answer_json::json_values;
 use crate::observer::{AgentEvent, StepObserver};
 use crate::turn::{
@@ -48,7 +48,7 @@ enum ConversationState {
     Failed,
 }
 
-/// How the model answered a turn.
+/// Answer of the model in a turn.
 enum TurnAnswer {
     /// In plain text.
     Text(String),
@@ -56,7 +56,7 @@ enum TurnAnswer {
     Report(Value),
 }
 
-impl Work<'_> {
+impl RunExecutor<'_> {
     /// Asks the model, or takes the answer that an earlier attempt of the run stored.
     pub(super) fn ask(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
         let agent = call.agent;
@@ -71,18 +71,18 @@ impl Work<'_> {
         let mut prompt = Some(call.prompt.clone());
         // Usage of the conversations that earlier attempts of the run left failed.
         let mut lost = StepUsage::default();
-        let (mut is_known, mut has_told) = (false, false);
+        let (mut is_known, mut has_reported) = (false, false);
         loop {
             let key = format!("{}~{}~{number}", call.path, call.attempt);
             let session = self.run.session(&key);
             let state = self.conversation_state(session).map_err(broken)?;
             if !is_known {
-                call.allowance.count(self.taken(session).map_err(broken)?);
+                call.allowance.count(self.usage(session).map_err(broken)?);
                 is_known = true;
             }
             match state {
                 ConversationState::Failed => {
-                    lost = lost.plus(self.taken(session).map_err(broken)?);
+                    lost = lost.plus(self.usage(session).map_err(broken)?);
                     number += 1;
                     is_known = false;
                     continue;
@@ -91,24 +91,24 @@ impl Work<'_> {
                 ConversationState::Open => {}
                 ConversationState::Interrupted => prompt = None,
                 ConversationState::Answered { answer, turns } => {
-                    let taken = lost.plus(self.taken(session).map_err(broken)?);
+                    let usage = lost.plus(self.usage(session).map_err(broken)?);
                     match self.read_answer(agent.response_format.as_ref(), answer) {
-                        Ok(value) => return Ok(Answer { value, taken }),
+                        Ok(value) => return Ok(Answer { value, usage }),
                         // An earlier attempt of the run gave up on the step; this attempt asks
                         // again.
-                        Err(_) if turns > CORRECTIONS && !has_told => {
-                            lost = taken;
+                        Err(_) if turns > CORRECTIONS && !has_reported => {
+                            lost = usage;
                             number += 1;
                             is_known = false;
                             continue;
                         }
                         Err(why) if turns > CORRECTIONS => {
                             return Err(Failure {
-                                kind: FailureKind::Misfit,
+                                kind: FailureKind::InvalidFormat,
                                 message: format!(
                                     "the answer does not fit the response format: {why}"
                                 ),
-                                taken,
+                                usage,
                             });
                         }
                         Err(why) => {
@@ -119,10 +119,10 @@ impl Work<'_> {
             }
             self.run_turn(call, &gate, &model, session, prompt.clone())
                 .map_err(|failure| Failure {
-                    taken: lost.plus(failure.taken),
+                    usage: lost.plus(failure.usage),
                     ..failure
                 })?;
-            has_told = true;
+            has_reported = true;
         }
     }
 
@@ -252,14 +252,14 @@ impl Work<'_> {
                     let copied: Vec<AppendedMessage> = trace::messages(unit, source)?
                         .into_iter()
                         .map(|message| AppendedMessage {
-                            said_at: Some(message.created_at),
+                            message_at: Some(message.created_at),
                             message: NewMessage::copy_of(message),
                         })
                         .collect();
-                    messages::append(unit, session, &copied, Announce::Nothing)?;
+                    messages::append(unit, session, &copied, AppendEvents::Nothing)?;
                 }
                 if !earlier.is_empty() {
-                    messages::append(unit, session, &earlier, Announce::Each)?;
+                    messages::append(unit, session, &earlier, AppendEvents::Each)?;
                 }
                 Ok::<(), cleveragents_store::Error>(())
             })
@@ -285,7 +285,7 @@ impl Work<'_> {
             observer: &observer,
             cancel: call.cancel,
         };
-        let mut taken = self
+        let mut locked = self
             .turns
             .take(session, &waiting)
             .map_err(|error| self.failed(&error, session))?;
@@ -318,7 +318,7 @@ impl Work<'_> {
             cancel: call.cancel,
             stop: CancellationToken::new(),
         };
-        let result = self.turns.run(&mut taken, &request);
+        let result = self.turns.run(&mut locked, &request);
         run_context
             .observer
             .event(&AgentEvent::AnswerComplete { path: None }.in_step(call.path));
@@ -418,13 +418,13 @@ impl Work<'_> {
             _ => FailureKind::Failed,
         };
         Failure {
-            taken: self.taken(session).unwrap_or_default(),
+            usage: self.usage(session).unwrap_or_default(),
             ..failure(kind, error.to_string())
         }
     }
 
     /// Usage of a conversation.
-    fn taken(&self, session: SessionId) -> Result<StepUsage, cleveragents_store::Error> {
+    fn usage(&self, session: SessionId) -> Result<StepUsage, cleveragents_store::Error> {
         self.engine
             .read(|reader| usage::of_session(reader, session))
     }

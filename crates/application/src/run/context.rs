@@ -41,7 +41,7 @@ pub trait ToolSources: Sync {
     }
 }
 
-/// What to do about a call that started and whose outcome is unknown, because its process died.
+/// Treatment of a started call whose process died before its outcome was stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnknownOutcome {
     /// Ask the user.
@@ -55,7 +55,6 @@ pub enum UnknownOutcome {
 
 /// Everything that a run needs.
 pub struct RunContext<'a> {
-    /// Models.
     pub models: &'a dyn ModelSource,
     /// All registered tools.
     pub registry: &'a Registry,
@@ -67,7 +66,7 @@ pub struct RunContext<'a> {
     pub extra_tools: &'a [ToolName],
     /// The plan that the run belongs to.
     pub plan: Option<PlanId>,
-    /// What tools may do.
+    /// Permissions of tools.
     pub mode: PlanMode,
     /// The safety profile.
     pub profile: &'a SafetyProfile,
@@ -77,7 +76,7 @@ pub struct RunContext<'a> {
     pub rules: &'a PermissionRules,
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// Asked for approvals and answers.
+    /// Receives requests for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Spending limits.
     pub scopes: Vec<SpendScope>,
@@ -96,6 +95,6 @@ pub struct RunContext<'a> {
     pub observer: &'a dyn Observer,
     /// Stops the run.
     pub cancel: &'a Cancel,
-    /// What to do about a call whose outcome is unknown.
+    /// Treatment of calls with unknown outcome.
     pub unknown_outcome: UnknownOutcome,
 }

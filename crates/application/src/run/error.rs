@@ -1,4 +1,4 @@
-//! Why a run cannot start, or did not finish.
+//! Errors that prevent a run from starting or finishing.
 
 use cleveragents_actors::RunError;
 use cleveragents_domain::{Code, Diagnose, Hint, Placeholder, RunId, hint, suggest};
@@ -9,13 +9,12 @@ use crate::lease::LeaseError;
 /// A run that stopped before it finished.
 #[derive(Debug)]
 pub struct StoppedRun {
-    /// The run.
     pub run: RunId,
     /// The reason.
     pub why: RunError,
 }
 
-/// Why a run cannot be found, started or resumed.
+/// Errors of finding, starting and resuming a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunServiceError {
     /// No run, or more than one run, has an id with this prefix.
@@ -29,7 +28,6 @@ pub enum RunServiceError {
     /// The run is finished.
     #[error("the run {run} has ended: it is {state}")]
     Over {
-        /// The run.
         run: RunId,
         /// Its final state.
         state: &'static str,
@@ -37,7 +35,6 @@ pub enum RunServiceError {
     /// Another process works on the run.
     #[error("the run {run} is being worked on by {owner}")]
     Busy {
-        /// The run.
         run: RunId,
         /// The process that works on it.
         owner: String,
@@ -48,7 +45,6 @@ pub enum RunServiceError {
     /// The replay ended in another state.
     #[error("the replay of {run} ended in another state than the run: `{key}` differs")]
     ReplayDiffers {
-        /// The run.
         run: RunId,
         /// The first key that differs.
         key: String,

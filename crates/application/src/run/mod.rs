@@ -2,12 +2,13 @@
 //! resume an interrupted run.
 //!
 //! `cleveragents-actors` walks the graph; this module implements what it needs: [`StoreLog`](log)
-//! stores steps, [`Work`](work) asks models and calls tools, and [`RunService`] starts, resumes,
+//! stores steps, [`RunExecutor`](work) asks models and calls tools, and [`RunService`] starts, resumes,
 //! cancels and lists runs.
 
 mod agent;
 mod context;
 mod error;
+mod executor;
 mod log;
 pub mod operations;
 mod question;
@@ -15,7 +16,6 @@ mod service;
 mod tool;
 mod trace;
 mod usage;
-mod work;
 
 pub use context::{ModelSource, RunContext, ToolSources, UnknownOutcome};
 pub use error::{RunServiceError, StoppedRun};

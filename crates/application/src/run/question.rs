@@ -29,11 +29,10 @@ pub enum OpenQuestion {
     },
     /// A call that the user must approve.
     Approval {
-        /// The tool.
         tool: String,
         /// Its arguments, without secrets, long texts shortened.
         arguments: Value,
-        /// Why approval is needed.
+        /// Reason for the approval.
         reason: String,
     },
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cleveragents_actors::ports::{AgentCall, Answer, ToolStep};
 use cleveragents_actors::ports::{Executor, Failure, FailureKind, NoObserver, Step};
-use cleveragents_actors::{Actor, Outcome, Run as Walk, RunError, State};
+use cleveragents_actors::{Actor, Outcome, Run as GraphRun, RunError, State};
 use cleveragents_domain::identity::{Caller, LOCAL_NAMESPACE, Namespaces, Scope};
 use cleveragents_domain::{
     Diagnose as _, EventKind, LeaseSubject, Name, Run, RunId, RunState, Timestamp, TokenUsage, Ttl,
@@ -19,10 +19,10 @@ use serde_json::{Map, Value, json};
 
 use super::context::RunContext;
 use super::error::{RunServiceError, StoppedRun};
+use super::executor::RunExecutor;
 use super::log::{ReplayLog, StoreLog, read};
 use super::question::{OpenQuestion, open_questions};
 use super::usage;
-use super::work::Work;
 use crate::lease::{HeldLease, LeaseError, LeaseService};
 use crate::observer::NodeObserver;
 use crate::reference::{find_referenced, unnamed};
@@ -39,7 +39,6 @@ pub struct RunStart {
     pub id: RunId,
     /// The namespace of the plan, project or caller that starts it.
     pub namespace: String,
-    /// The actor.
     pub actor: Arc<Actor>,
     /// The hash of its file.
     pub actor_hash: String,
@@ -81,16 +80,14 @@ pub fn run_namespace(caller: &Caller, project: Option<&str>, actor: &str) -> Str
 /// The outcome of a run.
 #[derive(Debug)]
 pub struct RunReport {
-    /// The run.
     pub run: RunId,
-    /// How it ended.
+    /// Result.
     pub outcome: Outcome,
 }
 
 /// A run and its steps.
 #[derive(Debug)]
 pub struct RunView {
-    /// The run.
     pub run: Run,
     /// The process that works on it, if any.
     pub owner: Option<String>,
@@ -109,7 +106,7 @@ pub struct StepView {
     pub number: u64,
     /// The stored record.
     pub step: Step,
-    /// When it was stored.
+    /// Storage time.
     pub stored_at: Timestamp,
 }
 
@@ -221,7 +218,7 @@ impl RunService {
         let rows = self
             .engine
             .read(|reader| invocations::of_session(reader, id.session("")))?;
-        let work = Work {
+        let work = RunExecutor {
             engine: Arc::clone(&self.engine),
             sessions: &self.sessions,
             turns: &self.turns,
@@ -236,7 +233,7 @@ impl RunService {
         };
         let cancel = run_context.cancel.child();
         let _guard = lease.guard(&cancel);
-        let walked = {
+        let graph_result = {
             let _until_the_end = Watch::over(
                 {
                     let engine = Arc::clone(&self.engine);
@@ -248,7 +245,7 @@ impl RunService {
                 },
                 cancel.clone(),
             );
-            Walk {
+            GraphRun {
                 actor,
                 input: State::new(input.clone()),
                 context: context.clone(),
@@ -260,24 +257,24 @@ impl RunService {
             }
             .execute()
         };
-        self.conclude(id, walked, &run_context.redactor, lease)
+        self.conclude(id, graph_result, &run_context.redactor, lease)
     }
 
     fn conclude(
         &self,
         id: RunId,
-        mut walked: Result<Outcome, RunError>,
+        mut graph_result: Result<Outcome, RunError>,
         redactor: &Redactor,
         lease: &HeldLease,
     ) -> Result<RunReport, RunServiceError> {
-        let taken = self.engine.read(|reader| usage::of_run(reader, id))?;
-        if let Ok(outcome) = &mut walked {
-            outcome.taken = taken;
+        let usage = self.engine.read(|reader| usage::of_run(reader, id))?;
+        if let Ok(outcome) = &mut graph_result {
+            outcome.usage = usage;
             // Redacted like the stored steps, so that a replay ends in the same state.
             outcome.state = State::new(redacted(redactor, outcome.state.values()));
             outcome.output = redactor.value(&outcome.output);
         }
-        let (state, result, error) = match &walked {
+        let (state, result, error) = match &graph_result {
             Ok(outcome) => {
                 let result = json!({"state": outcome.state, "output": outcome.output});
                 (RunState::Complete, Some(result), None)
@@ -296,16 +293,16 @@ impl RunService {
         let ended = RunResult {
             result,
             error,
-            usage: taken.usage,
-            model_calls: taken.model_calls,
-            tool_calls: taken.tool_calls,
+            usage: usage.usage,
+            model_calls: usage.model_calls,
+            tool_calls: usage.tool_calls,
         };
         let fence = (lease.subject().clone(), lease.token());
         let stored = self.engine.write(move |unit| {
             leases::require(unit, &fence.0, fence.1)?;
             runs::end(unit, id, state, &ended)
         });
-        match walked {
+        match graph_result {
             Ok(outcome) => {
                 stored?;
                 Ok(RunReport { run: id, outcome })
@@ -436,16 +433,16 @@ impl RunService {
                 let why = RunError::Cancelled;
                 let is_ended = self.engine.write(move |unit| {
                     leases::require(unit, &fence.0, fence.1)?;
-                    let taken = usage::of_run(unit, id)?;
+                    let usage = usage::of_run(unit, id)?;
                     runs::cancel(
                         unit,
                         id,
                         &RunResult {
                             result: None,
                             error: Some((why.to_string(), why.code().as_str().to_owned())),
-                            usage: taken.usage,
-                            model_calls: taken.model_calls,
-                            tool_calls: taken.tool_calls,
+                            usage: usage.usage,
+                            model_calls: usage.model_calls,
+                            tool_calls: usage.tool_calls,
                         },
                     )
                 })?;
@@ -469,7 +466,7 @@ impl RunService {
         }
     }
 
-    /// Walks a finished run again from its stored steps, without calling anything, and compares the
+    /// Replays a finished run from its stored steps, without calling anything, and compares the
     /// final states.
     pub fn replay(&self, id: RunId, actor: &Actor) -> Result<Outcome, RunServiceError> {
         let view = self.view(id)?;
@@ -481,18 +478,18 @@ impl RunService {
                 .collect::<HashMap<_, _>>(),
         );
         let cancel = Cancel::new();
-        let walked = Walk {
+        let replayed = GraphRun {
             actor,
             input: State::new(input),
             context,
             limits: None,
-            executor: &Idle,
+            executor: &ReplayExecutor,
             log: &log,
             observer: &NoObserver,
             cancel: &cancel,
         }
         .execute();
-        let outcome = walked
+        let outcome = replayed
             .map_err(|why| RunServiceError::Stopped(Box::new(StoppedRun { run: id, why })))?;
         let Some(result) = &view.run.result else {
             return Ok(outcome);
@@ -546,19 +543,19 @@ fn begun_with(run: &Run) -> Result<(Values, Values), Error> {
 }
 
 /// Executes nothing: a replay only reads stored steps.
-struct Idle;
+struct ReplayExecutor;
 
-impl Idle {
+impl ReplayExecutor {
     fn refuse() -> Failure {
         Failure {
             kind: FailureKind::Refused,
             message: "this step was not finished in the run".to_owned(),
-            taken: cleveragents_actors::ports::StepUsage::default(),
+            usage: cleveragents_actors::ports::StepUsage::default(),
         }
     }
 }
 
-impl Executor for Idle {
+impl Executor for ReplayExecutor {
     fn agent(&self, _call: &AgentCall<'_>) -> Result<Answer, Failure> {
         Err(Self::refuse())
     }

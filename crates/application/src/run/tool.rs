@@ -13,7 +13,7 @@ use cleveragents_tools::{CallContext, CallOutcome, CallRequest, FailureKind as H
 use serde_json::Value;
 
 use super::context::UnknownOutcome;
-use super::work::{Work, broken, failure, refused};
+use super::executor::{RunExecutor, broken, failure, refused};
 use crate::observer::AgentEvent;
 use crate::tool::{StoreBudget, StoreLedger};
 use crate::turn::{Secrets, log_tool_outcome, tool_span};
@@ -33,7 +33,7 @@ const ONE: StepUsage = StepUsage {
     tool_calls: 1,
 };
 
-impl Work<'_> {
+impl RunExecutor<'_> {
     /// Calls the tool, or takes the result that an earlier attempt of the run stored.
     pub(super) fn call(&self, step: &ToolStep<'_>) -> Result<Answer, Failure> {
         let key = format!("{}.{}", step.path, step.number);
@@ -95,7 +95,7 @@ impl Work<'_> {
                 let mut text = done.shown.head.clone();
                 if done.shown.left_out > 0 {
                     return Err(Failure {
-                        taken: ONE,
+                        usage: ONE,
                         ..refused(format!(
                             "`{}` answered {} bytes, more than the {LONGEST} that a state can hold",
                             done.tool, done.shown.total
@@ -104,7 +104,7 @@ impl Work<'_> {
                 }
                 text.push_str(&done.shown.tail);
                 let value = self.value(&done.tool.to_string(), text, done.picture.is_some());
-                return Ok(Answer { value, taken: ONE });
+                return Ok(Answer { value, usage: ONE });
             }
             _ if outcome.needs_human() => FailureKind::HumanNeeded,
             CallOutcome::Failed(failed) => match failed.kind {
@@ -137,7 +137,7 @@ impl Work<'_> {
             CallOutcome::Succeeded(_) => String::new(),
         };
         Err(Failure {
-            taken: ONE,
+            usage: ONE,
             ..failure(kind, message)
         })
     }
@@ -174,7 +174,7 @@ impl Work<'_> {
                     // The user reported that it was done.
                     None => Value::Null,
                 };
-                Ok(Some(Answer { value, taken: ONE }))
+                Ok(Some(Answer { value, usage: ONE }))
             }
             InvocationOutcome::Running if row.is_repeatable => {
                 self.store_outcome(row, InvocationOutcome::Failed)?;
@@ -196,7 +196,7 @@ impl Work<'_> {
         self.store_outcome(row, InvocationOutcome::Succeeded)?;
         Ok(Some(Answer {
             value: Value::Null,
-            taken: ONE,
+            usage: ONE,
         }))
     }
 

@@ -117,7 +117,7 @@ mod tests {
     use super::{LONGEST, bounded, render_answers};
 
     #[test]
-    fn thoughts_come_before_what_was_said_and_sealed_ones_are_not_there() {
+    fn reasoning_precedes_the_answer_and_encrypted_reasoning_is_omitted() {
         let thought = |text: &str| Reasoning {
             text: text.to_owned(),
             provider: "scripted".to_owned(),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_trace_the_end_is_kept_and_it_says_so() {
+    fn a_long_trace_keeps_its_end_and_a_note() {
         let short = "é".repeat(LONGEST / 2);
         assert_eq!(bounded(&short), short);
         let long = format!("x{short}!");

@@ -11,11 +11,11 @@ use crate::turn::is_for_a_person;
 
 /// Usage of a whole run, with failed and unfinished steps.
 pub(super) fn of_run(reader: &mut dyn Reader, run: RunId) -> Result<StepUsage, Error> {
-    let mut taken = StepUsage::default();
+    let mut usage = StepUsage::default();
     for session in runs::sessions(reader, run)? {
-        taken = taken.plus(of_session(reader, session)?);
+        usage = usage.plus(of_session(reader, session)?);
     }
-    Ok(taken)
+    Ok(usage)
 }
 
 /// Usage of one conversation of a run.

@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::safety::SafetySelection;
 use super::{AgentRequest, AgentRuntime, ToolRequirements, session_mode};
-use crate::actor::{ActorService, ActorWorld, Bundle, ContextService, ExportedMessage, FoundActor};
+use crate::actor::{
+    ActorBundle, ActorService, ActorWorld, ContextService, ExportedMessage, FoundActor,
+};
 use crate::observer::Observer;
 use crate::operation::OperationError;
 use crate::plan::calling_actor;
@@ -24,7 +26,7 @@ use crate::run::{
 use crate::tool::SandboxWorkspace;
 use crate::turn::ReportTools;
 
-/// Where the tools of a run act, and in which limits.
+/// Sandbox and limits of the tools of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunPlace {
@@ -46,7 +48,7 @@ pub struct RunPlace {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActorRunOptions {
-    /// Where its tools act.
+    /// Sandbox of its tools.
     #[serde(rename = "ground")]
     pub place: RunPlace,
     /// Skills of every agent.
@@ -74,7 +76,6 @@ impl ActorRunOptions {
 
 /// A request to start a run.
 pub struct ActorRunRequest<'a> {
-    /// The actor.
     pub actor: FoundActor,
     /// Whether an actor whose file has `unsafe: true` may run.
     pub allow_unsafe: bool,
@@ -86,16 +87,14 @@ pub struct ActorRunRequest<'a> {
     pub earlier_messages: Option<Vec<Value>>,
     /// Values for templates.
     pub values: Map<String, Value>,
-    /// Its options.
     pub options: ActorRunOptions,
 }
 
-/// The front end of a run.
 #[derive(Clone, Copy)]
 pub struct RunFrontEnd<'a> {
-    /// Asked for approvals and answers.
+    /// Receives requests for approvals and answers.
     pub approver: &'a dyn Approver,
-    /// Shown what happens.
+    /// Receives progress events.
     pub observer: &'a dyn Observer,
     /// Stops the run.
     pub cancel: &'a Cancel,
@@ -103,7 +102,6 @@ pub struct RunFrontEnd<'a> {
 
 /// The outcome of a run.
 pub struct ActorRunReport {
-    /// The actor.
     pub actor: Arc<Actor>,
     /// The options it ran with.
     pub options: ActorRunOptions,
@@ -395,7 +393,7 @@ pub(crate) fn stored_actor(
     if let Some(actor) = calling_actor(&definitions) {
         return Ok(Arc::new(actor));
     }
-    let bundle: Bundle = serde_json::from_value(definitions).map_err(|error| {
+    let bundle: ActorBundle = serde_json::from_value(definitions).map_err(|error| {
         OperationError::internal("the files of the run cannot be read").caused_by(error)
     })?;
     Ok(actors.from_bundle(&bundle, world)?)

@@ -59,13 +59,12 @@ pub struct Conversation {
 
 /// One question to the model.
 pub struct ConversationTurn<'a> {
-    /// The session.
     pub session: &'a Session,
     /// The question; `None` resumes the interrupted turn.
     pub prompt: Option<String>,
     /// Receives the answer while it streams.
     pub observer: &'a dyn Observer,
-    /// Asked for approvals and answers.
+    /// Receives requests for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Whether a turn stays open for a later resume when it needs an answer that the approver does
     /// not have.

@@ -27,7 +27,7 @@ use cleveragents_store::Engine;
 use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{Effect, PermissionRules, Phase, PlanMode};
 
-use crate::actor::{ActorService, ActorWorld, Bundle, FoundActor};
+use crate::actor::{ActorBundle, ActorService, ActorWorld, FoundActor};
 use crate::environment::environment;
 use crate::observer::Observer;
 use crate::operation::OperationError;
@@ -93,7 +93,6 @@ pub struct AgentRuntime {
 
 /// A request to run one actor, and its limits.
 pub struct AgentRequest<'a> {
-    /// The actor.
     pub actor: &'a Actor,
     /// The label of the budget of the run, such as `plan 01J9…`.
     pub budget_name: String,
@@ -107,7 +106,7 @@ pub struct AgentRequest<'a> {
     pub extra_tools: &'a [String],
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// What tools may do.
+    /// Permissions of tools.
     pub mode: PlanMode,
     /// Narrows the safety of the runtime, for example by the profile of a plan.
     pub safety: Vec<EffectiveSafety>,
@@ -121,13 +120,13 @@ pub struct AgentRequest<'a> {
     pub carried: Option<cleveragents_domain::RunId>,
     /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
-    /// Asked for approvals and answers.
+    /// Receives requests for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Receives progress events.
     pub observer: &'a dyn Observer,
     /// Stops the run.
     pub cancel: &'a Cancel,
-    /// What to do about a call whose outcome is unknown.
+    /// Treatment of calls with unknown outcome.
     pub unknown_outcome: UnknownOutcome,
 }
 
@@ -175,7 +174,7 @@ impl AgentRuntime {
     }
 
     /// The actor of an earlier run, from the files that the run started with.
-    pub fn bundled_actor(&self, bundle: &Bundle) -> Result<Arc<Actor>, OperationError> {
+    pub fn bundled_actor(&self, bundle: &ActorBundle) -> Result<Arc<Actor>, OperationError> {
         Ok(self.actors().from_bundle(bundle, self.actor_world())?)
     }
 
@@ -348,7 +347,7 @@ impl AgentRuntime {
     }
 }
 
-/// What tools of a session or an actor may do.
+/// Permissions of the tools of a session or an actor.
 pub const fn session_mode(is_read_only: bool) -> PlanMode {
     if is_read_only {
         PlanMode::ReadOnly

@@ -44,10 +44,8 @@ pub struct SafetyLayer {
     /// Whether it is a profile that the user chose.
     #[serde(skip)]
     pub is_chosen_profile: bool,
-    /// Its profile.
     #[serde(skip)]
     pub profile: SafetyProfile,
-    /// Its guards.
     #[serde(skip)]
     pub guards: Guards,
 }
@@ -55,9 +53,9 @@ pub struct SafetyLayer {
 /// The combined safety of all layers.
 #[derive(Debug, Clone, Serialize)]
 pub struct EffectiveSafety {
-    /// What all layers allow.
+    /// Tools that all layers allow.
     pub profile: SafetyProfile,
-    /// What all layers guard.
+    /// Guards of all layers together.
     pub guards: Guards,
     /// The layers, the strongest level first.
     #[serde(rename = "said")]

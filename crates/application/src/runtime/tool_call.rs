@@ -15,7 +15,6 @@ use crate::turn::Secrets;
 pub struct ToolCallRequest<'a> {
     /// The id of the call in its row.
     pub call_id: &'a str,
-    /// The tool.
     pub tool: &'a str,
     /// Skills whose tools may be called, too.
     pub skills: &'a [String],

@@ -15,7 +15,7 @@ use cleveragents_store::Engine;
 use cleveragents_tools::{Registry, ToolName, ToolPattern};
 
 use super::AgentRequest;
-use crate::actor::{ActorWorld, Supplies};
+use crate::actor::{ActorWorld, ReferableNames};
 use crate::mcp::McpService;
 use crate::operation::OperationError;
 use crate::plan::built_in_actors;
@@ -34,7 +34,7 @@ pub struct Toolset {
     registry: Arc<Registry>,
     skills: SkillService,
     servers: Vec<ServerDefinition>,
-    supplies: Supplies,
+    supplies: ReferableNames,
     is_model: Box<dyn Fn(&str) -> bool + Send + Sync>,
     variables: Variables,
     server_options: Options,
@@ -44,7 +44,6 @@ pub struct Toolset {
 /// The skills and MCP servers that an agent needs, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ToolRequirements {
-    /// Skills.
     pub skills: BTreeSet<String>,
     /// MCP servers.
     pub servers: BTreeSet<String>,
@@ -90,7 +89,7 @@ impl Toolset {
             .into_iter()
             .filter_map(|server| server.definition.ok())
             .collect();
-        let supplies = Supplies {
+        let supplies = ReferableNames {
             tools: registry.list().map(|spec| spec.name.clone()).collect(),
             skills: known.into_iter().map(|skill| skill.name).collect(),
             servers: servers.iter().map(|server| server.name.clone()).collect(),
@@ -170,7 +169,7 @@ impl Toolset {
         let skills: Vec<String> = needs.skills.iter().cloned().collect();
         let equipped = self
             .skills
-            .equip(&skills, &self.registry, &*self.variables)?;
+            .assemble_tools(&skills, &self.registry, &*self.variables)?;
         let mut definitions: BTreeMap<String, ServerDefinition> = BTreeMap::new();
         for name in &needs.servers {
             let found = self.servers.iter().find(|server| server.name == *name);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use cleveragents_domain::{LeaseSubject, SandboxState, TreePath, Ttl};
-use cleveragents_sandbox::Landing;
+use cleveragents_sandbox::BranchUpdate;
 use cleveragents_sandbox::apply::{ApplyOptions, ApplyPlan, MemberPreview, journal_place, plan};
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ use crate::log_fields::milliseconds;
 /// Options of an apply.
 #[derive(Debug, Clone, Default)]
 pub struct ApplyRequest {
-    /// How the result arrives on a branch.
-    pub landing: Landing,
+    /// Commit or merge on the user's branch.
+    pub landing: BranchUpdate,
     /// Commit message; by default one that names the sandbox.
     pub message: Option<String>,
     /// Whether the copies stay until a user discards them.

@@ -7,7 +7,7 @@ use cleveragents_sandbox::{CacheUsage, ProjectCaches, folder_bytes, remove_folde
 use super::error::SandboxError;
 use super::service::{SandboxService, removing};
 
-/// Disk usage besides the copies: temporary files, homes and package caches.
+/// Disk usage of everything except the copies: temporary files, homes and package caches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskUsage {
     /// Temporary folders and private homes of all sandboxes. They are removed with their sandbox.

@@ -20,7 +20,6 @@ use super::service::{OpenSandbox, SandboxService, SandboxView};
 pub struct ExecRequest {
     /// Path or name of the program.
     pub program: OsString,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
     /// The part to run in; by default the only part, or the folder of all parts.
     pub part: Option<String>,
@@ -32,7 +31,7 @@ pub struct ExecRequest {
     pub readable: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
-    /// What to do if the system cannot confine it.
+    /// Behaviour if the system cannot confine it.
     pub when_missing: WhenMissing,
     /// Standard input.
     pub input: Input,
@@ -45,7 +44,7 @@ pub struct ExecRequest {
 /// Result of a command in a sandbox.
 #[derive(Debug)]
 pub struct ExecReport {
-    /// How it ended, and its confinement.
+    /// Exit status and confinement.
     pub finished: CommandResult,
     /// Checkpoint of the state before it ran.
     pub checkpoint: CheckpointNumber,

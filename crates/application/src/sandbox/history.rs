@@ -47,7 +47,7 @@ pub struct CaptureReport {
 
 /// Tool that changes are attributed to.
 #[derive(Debug, Clone, Copy)]
-pub struct Doer<'a> {
+pub struct ChangeAuthor<'a> {
     /// Name of the tool.
     pub tool: &'a str,
     /// Its call.
@@ -56,7 +56,7 @@ pub struct Doer<'a> {
     pub mark: Option<&'a str>,
 }
 
-impl<'a> From<&'a str> for Doer<'a> {
+impl<'a> From<&'a str> for ChangeAuthor<'a> {
     fn from(tool: &'a str) -> Self {
         Self {
             tool,
@@ -103,7 +103,7 @@ impl SandboxService {
     pub fn capture(
         &self,
         open: &mut OpenSandbox,
-        by: Option<Doer<'_>>,
+        by: Option<ChangeAuthor<'_>>,
     ) -> Result<CaptureReport, SandboxError> {
         let begun = Instant::now();
         let (report, captures) = self.look(open)?;
@@ -120,10 +120,10 @@ impl SandboxService {
     pub(crate) fn capture_by<'a>(
         &self,
         open: &mut OpenSandbox,
-        doer: impl Fn(&str, &TreePath) -> Option<Doer<'a>>,
+        doer: impl Fn(&str, &TreePath) -> Option<ChangeAuthor<'a>>,
     ) -> Result<(), SandboxError> {
         let (report, captures) = self.look(open)?;
-        let mut by_call: BTreeMap<Option<ToolInvocationId>, (Option<Doer<'a>>, Vec<_>)> =
+        let mut by_call: BTreeMap<Option<ToolInvocationId>, (Option<ChangeAuthor<'a>>, Vec<_>)> =
             BTreeMap::new();
         for (alias, change) in report.changes {
             let by = doer(&alias, &change.path);
@@ -184,7 +184,7 @@ impl SandboxService {
         &self,
         open: &mut OpenSandbox,
         paths: &[(&str, Vec<TreePath>)],
-        by: Option<Doer<'_>>,
+        by: Option<ChangeAuthor<'_>>,
     ) -> Result<CaptureReport, SandboxError> {
         let mut changes = Vec::new();
         for (alias, paths) in paths {
@@ -229,7 +229,7 @@ impl SandboxService {
         &self,
         open: &mut OpenSandbox,
         changes: &[(String, Change)],
-        by: Option<Doer<'_>>,
+        by: Option<ChangeAuthor<'_>>,
     ) -> Result<(), SandboxError> {
         if changes.is_empty() {
             return Ok(());
@@ -248,7 +248,7 @@ impl SandboxService {
         &self,
         open: &mut OpenSandbox,
         changes: &[(String, Change)],
-        by: Option<Doer<'_>>,
+        by: Option<ChangeAuthor<'_>>,
         mut also: impl FnMut(&mut UnitOfWork<'_>, u64) -> Result<T, SandboxError> + Send + 'static,
     ) -> Result<T, SandboxError> {
         let entries = new_entries(changes, by)?;
@@ -296,7 +296,7 @@ impl SandboxService {
         &self,
         open: &mut OpenSandbox,
         changes: &[(String, Change)],
-        by: Option<Doer<'_>>,
+        by: Option<ChangeAuthor<'_>>,
         reason: CheckpointReason,
         label: Option<&str>,
     ) -> Result<CheckpointNumber, SandboxError> {
@@ -449,7 +449,7 @@ pub(super) fn remember(open: &OpenSandbox, captures: Vec<Capture>) -> Result<(),
 /// The history entries for changes, without those that change nothing.
 fn new_entries(
     changes: &[(String, Change)],
-    by: Option<Doer<'_>>,
+    by: Option<ChangeAuthor<'_>>,
 ) -> Result<Vec<NewChange>, SandboxError> {
     let mut entries = Vec::with_capacity(changes.len());
     for (alias, change) in changes {

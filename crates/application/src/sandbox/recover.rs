@@ -7,10 +7,9 @@ use cleveragents_store::sandboxes;
 
 use super::error::SandboxError;
 use super::history::BY_ROLLBACK;
-use super::rollback::Journey;
+use super::rollback::HistoryMove;
 use super::service::{OpenSandbox, SandboxService, SandboxView};
 
-/// A recovered operation.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RecoveredOperation {
     /// An incomplete sandbox was removed.
@@ -93,7 +92,7 @@ impl SandboxService {
                     let gone = if position == open.view.position {
                         self.recover_trial(open)
                     } else {
-                        let journey = Journey {
+                        let journey = HistoryMove {
                             to: position,
                             by: BY_ROLLBACK,
                             keeps: None,

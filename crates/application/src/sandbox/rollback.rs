@@ -10,7 +10,6 @@ use super::error::SandboxError;
 use super::history::{BY_REDO, BY_ROLLBACK};
 use super::service::{OpenSandbox, SandboxService};
 
-/// Target of a rollback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RollbackTarget {
     /// The last checkpoint whose state differs from the current one.
@@ -32,7 +31,7 @@ pub struct RolledBack {
 
 /// A move to another position of the history.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Journey {
+pub(super) struct HistoryMove {
     /// Target position.
     pub(super) to: u64,
     /// Tool name of its history entries.
@@ -61,7 +60,7 @@ impl SandboxService {
     ) -> Result<RolledBack, SandboxError> {
         self.capture(open, None)?;
         let checkpoint = self.choose(open, target)?;
-        let journey = Journey {
+        let journey = HistoryMove {
             to: checkpoint.position,
             by: BY_ROLLBACK,
             keeps: Some(checkpoint.number),
@@ -111,7 +110,7 @@ impl SandboxService {
         let Some(checkpoint) = self.redoable(open)? else {
             return Err(SandboxError::NothingToRedo(open.view.sandbox.name.clone()));
         };
-        let journey = Journey {
+        let journey = HistoryMove {
             to: checkpoint.position,
             by: BY_REDO,
             keeps: None,
@@ -197,7 +196,7 @@ impl SandboxService {
     pub(super) fn go_to(
         &self,
         open: &mut OpenSandbox,
-        journey: Journey,
+        journey: HistoryMove,
     ) -> Result<RestoreResult, SandboxError> {
         let id = open.view.sandbox.id;
         let ways = self.way_back(open, journey.to)?;

@@ -9,14 +9,14 @@ use cleveragents_domain::{
     SandboxName, SandboxState, TreePath, Ttl,
 };
 use cleveragents_process::Cancel;
-use cleveragents_sandbox::{Base, Folders, Member, ProjectCaches, Source, Stop};
+use cleveragents_sandbox::{Base, Folders, Member, ProjectCaches, ScanCancel, Source};
 use cleveragents_store::sandboxes::{NewSandbox, StoredMember};
 use cleveragents_store::{Engine, UnitOfWork, changesets, leases, sandboxes};
 use serde_json::Value;
 
 use super::error::SandboxError;
 use super::history::fence;
-use super::own;
+use super::own_files;
 use super::recover::is_settled;
 use super::target::Target;
 use crate::lease::{HeldLease, LeaseService, WorkGuard};
@@ -38,7 +38,6 @@ pub struct SandboxView {
 }
 
 impl SandboxView {
-    /// Its folders.
     pub fn folders(&self) -> Folders {
         Folders {
             whole: path_from(&self.sandbox.folder),
@@ -165,8 +164,10 @@ impl SandboxService {
     }
 
     /// Cancellation for a scan that starts now.
-    pub(super) fn stop(&self) -> Stop {
-        self.interrupt.as_ref().map_or_else(Stop::default, Stop::on)
+    pub(super) fn stop(&self) -> ScanCancel {
+        self.interrupt
+            .as_ref()
+            .map_or_else(ScanCancel::default, ScanCancel::on)
     }
 
     /// The same with another lease duration.
@@ -224,7 +225,11 @@ impl SandboxService {
 
     /// Refuses targets that cannot be sandboxed: the root of the file system and the program's own files.
     pub fn check_targets(&self, targets: &[Target]) -> Result<(), SandboxError> {
-        Ok(own::check(targets, &self.home, self.engine.url().path())?)
+        Ok(own_files::check(
+            targets,
+            &self.home,
+            self.engine.url().path(),
+        )?)
     }
 
     /// The same for a folder that is not a resource yet.
@@ -235,7 +240,9 @@ impl SandboxService {
             Source::Directory
         };
         let database = self.engine.url().path();
-        Ok(own::check_place(folder, source, &self.home, database)?)
+        Ok(own_files::check_place(
+            folder, source, &self.home, database,
+        )?)
     }
 
     /// Creates a sandbox for a plan: its history is a changeset of the plan.
@@ -248,7 +255,7 @@ impl SandboxService {
     ) -> Result<SandboxView, SandboxError> {
         let begun = Instant::now();
         let name: SandboxName = name.parse()?;
-        own::check(targets, &self.home, self.engine.url().path())?;
+        own_files::check(targets, &self.home, self.engine.url().path())?;
         let id = SandboxId::generate();
         let lease = self.lease(id)?;
         let folders = Folders {

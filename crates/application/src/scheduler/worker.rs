@@ -14,7 +14,6 @@ use crate::operation::OperationError;
 use crate::plan::{DriveOptions, PlanFrontEnd, PlanQueue, PlanService, QueueEntry};
 use crate::runtime::AgentRuntime;
 
-/// Options of a worker.
 pub struct WorkerOptions<'a> {
     /// Maximum number of plans that this worker runs at the same time; by default the limit of the database.
     pub concurrency: Option<u64>,
@@ -36,7 +35,7 @@ pub enum WorkerEvent<'a> {
     Ended {
         /// Id of the plan.
         plan: PlanId,
-        /// Why it ended.
+        /// Reason of the end.
         error: &'a OperationError,
         /// Whether it failed, and was not only interrupted.
         is_failure: bool,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cleveragents_domain::{NewMessage, Sequence, SessionId};
-use cleveragents_store::messages::{self, Announce, AppendedMessage};
+use cleveragents_store::messages::{self, AppendEvents, AppendedMessage};
 use cleveragents_store::request_keys::{self, KeyClaim, RequestKey};
 use cleveragents_store::{Engine, Error, UnitOfWork};
 
@@ -42,13 +42,11 @@ impl AppendRequest {
         self.is_list
     }
 
-    /// The messages.
     pub fn messages(&self) -> impl Iterator<Item = &NewMessage> {
         self.messages.iter().map(|appended| &appended.message)
     }
 }
 
-/// The outcome of an append.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
     /// The messages are stored; the body of the response.
@@ -131,7 +129,7 @@ fn append(
     for (session, indexes) in sessions {
         let of_session = || indexes.iter().filter_map(|index| requests.get(*index));
         let messages = of_session().flat_map(|request| &request.messages);
-        let numbers = messages::append(unit, session, messages, Announce::Each)?;
+        let numbers = messages::append(unit, session, messages, AppendEvents::Each)?;
         let mut numbers = numbers.map(Vec::into_iter);
         for (index, request) in indexes.iter().zip(of_session()) {
             let outcome = match &mut numbers {
@@ -161,7 +159,7 @@ fn append_once(
     if claim != KeyClaim::First {
         return Ok(AppendOutcome::Repeated(claim));
     }
-    let appended = messages::append(unit, request.session, &request.messages, Announce::Each)?;
+    let appended = messages::append(unit, request.session, &request.messages, AppendEvents::Each)?;
     let Some(numbers) = appended else {
         // It had no effect, and may be repeated.
         request_keys::forget(unit, key)?;

@@ -38,7 +38,6 @@ pub enum SessionError {
     /// The session has no message with this number.
     #[error("session {session} has no message {sequence}; it holds {count}")]
     MessageNotFound {
-        /// The session.
         session: SessionId,
         /// The requested number.
         sequence: u64,

@@ -3,7 +3,7 @@
 use cleveragents_domain::{
     ActorName, ContentHash, EventKind, NewMessage, Session, SessionId, SessionName,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{ProgressCallback, messages, sessions};
 use serde::Deserialize;
@@ -83,7 +83,7 @@ impl SessionService {
             sessions::insert(unit, id, &new, EventKind::SessionImported)?;
             let mut done = 0;
             for part in batch.chunks(STEP) {
-                messages::append(unit, id, part, Announce::Nothing)?
+                messages::append(unit, id, part, AppendEvents::Nothing)?
                     .ok_or_else(|| not_found(id))?;
                 done += part.len();
                 if let Some(progress) = &progress {
@@ -142,7 +142,7 @@ fn numbered(messages: Vec<ExportedMessage>) -> Result<Vec<AppendedMessage>, Sess
         let checked = NewMessage::new(message.role, message.content, message.metadata, usize::MAX)?;
         batch.push(AppendedMessage {
             message: checked.in_state(message.state),
-            said_at: Some(message.timestamp),
+            message_at: Some(message.timestamp),
         });
     }
     Ok(batch)

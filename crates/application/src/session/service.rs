@@ -7,9 +7,11 @@ use cleveragents_domain::{
     ActorName, EventKind, LinkedPlan, Message, MessageId, Metadata, NewMessage, Role, SearchQuery,
     Sequence, Session, SessionId, SessionName, TokenUsage,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::search::{Hit, Scope};
-use cleveragents_store::sessions::{Expect, NewSession, SessionFilter, SessionPage, Totals};
+use cleveragents_store::sessions::{
+    ExpectedVersion, NewSession, SessionFilter, SessionPage, Totals,
+};
 use cleveragents_store::{Engine, ProgressCallback, messages, search, sessions, turns};
 
 use super::error::SessionError;
@@ -18,19 +20,16 @@ use crate::reference::{CANDIDATES, find_referenced};
 /// Number of messages that a fork copies at a time.
 const FORK_STEP: u64 = 500;
 
-/// A message that was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredMessage {
     /// Its number.
     pub sequence: Sequence,
-    /// Its id.
     pub id: MessageId,
 }
 
 /// A session with its last messages and its plans.
 #[derive(Debug, Clone)]
 pub struct SessionView {
-    /// The session.
     pub session: Session,
     /// Its last messages, in order.
     pub recent: Vec<Message>,
@@ -43,7 +42,6 @@ pub struct SessionView {
 pub struct Question {
     /// The text.
     pub content: String,
-    /// Its metadata.
     pub metadata: Metadata,
 }
 
@@ -52,13 +50,11 @@ pub struct Question {
 pub struct Answer {
     /// The text.
     pub content: String,
-    /// Its metadata.
     pub metadata: Metadata,
-    /// Its usage.
     pub usage: TokenUsage,
 }
 
-/// Why the answer is missing.
+/// Reason of a missing answer.
 #[derive(Debug, Clone)]
 pub struct Failure(pub String);
 
@@ -224,7 +220,7 @@ impl SessionService {
         let message_id = message.id();
         let message = [AppendedMessage::from(message)];
         let sequences = self.engine.write(move |unit| {
-            messages::append(unit, id, &message, Announce::Each)?.ok_or_else(|| not_found(id))
+            messages::append(unit, id, &message, AppendEvents::Each)?.ok_or_else(|| not_found(id))
         })?;
         first_stored(&sequences, message_id)
     }
@@ -238,7 +234,7 @@ impl SessionService {
         let ids: Vec<MessageId> = batch.iter().map(NewMessage::id).collect();
         let batch: Vec<AppendedMessage> = batch.into_iter().map(AppendedMessage::from).collect();
         let sequences = self.engine.write(move |unit| {
-            messages::append(unit, id, &batch, Announce::Each)?.ok_or_else(|| not_found(id))
+            messages::append(unit, id, &batch, AppendEvents::Each)?.ok_or_else(|| not_found(id))
         })?;
         Ok(sequences
             .into_iter()
@@ -266,8 +262,8 @@ impl SessionService {
         let ids: Vec<MessageId> = batch.iter().map(NewMessage::id).collect();
         let batch: Vec<AppendedMessage> = batch.into_iter().map(AppendedMessage::from).collect();
         let sequences = self.engine.write(move |unit| {
-            let sequences =
-                messages::append(unit, id, &batch, Announce::Each)?.ok_or_else(|| not_found(id))?;
+            let sequences = messages::append(unit, id, &batch, AppendEvents::Each)?
+                .ok_or_else(|| not_found(id))?;
             if usage != TokenUsage::default() {
                 sessions::add_usage(unit, id, usage)?;
             }
@@ -298,7 +294,7 @@ impl SessionService {
         &self,
         id: SessionId,
         name: SessionName,
-        expect: Expect,
+        expect: ExpectedVersion,
     ) -> Result<Session, SessionError> {
         self.engine.write(move |unit| {
             sessions::rename(unit, id, &name, expect)?.ok_or_else(|| not_found(id))
@@ -312,11 +308,15 @@ impl SessionService {
     }
 
     /// Deletes a session with its messages if its version is still the expected one.
-    pub fn delete_expected(&self, id: SessionId, expect: Expect) -> Result<Session, SessionError> {
+    pub fn delete_expected(
+        &self,
+        id: SessionId,
+        expect: ExpectedVersion,
+    ) -> Result<Session, SessionError> {
         self.engine.write(move |unit| {
             let session = sessions::delete(unit, id)?.ok_or_else(|| not_found(id))?;
             match expect {
-                Expect::Exactly(expected) if expected != session.version => {
+                ExpectedVersion::Exactly(expected) if expected != session.version => {
                     // The unit of work is rolled back, so nothing was deleted.
                     Err(cleveragents_store::Error::Conflict {
                         what: format!("session {id}"),
@@ -325,7 +325,7 @@ impl SessionService {
                     }
                     .into())
                 }
-                Expect::Any | Expect::Exactly(_) => Ok(session),
+                ExpectedVersion::Any | ExpectedVersion::Exactly(_) => Ok(session),
             }
         })
     }
@@ -396,14 +396,14 @@ impl SessionService {
                     .into_iter()
                     .take_while(|message| message.sequence.0 < end)
                     .map(|message| {
-                        let said_at = Some(message.created_at);
+                        let message_at = Some(message.created_at);
                         AppendedMessage {
                             message: NewMessage::copy_of(message),
-                            said_at,
+                            message_at,
                         }
                     })
                     .collect();
-                messages::append(unit, id, &copies, Announce::Nothing)?;
+                messages::append(unit, id, &copies, AppendEvents::Nothing)?;
                 if let Some(progress) = &progress {
                     progress(next.min(end), end);
                 }

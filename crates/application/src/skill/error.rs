@@ -18,7 +18,6 @@ pub enum SkillError {
     Found {
         /// Name of the skill.
         name: String,
-        /// Its folder.
         folder: String,
     },
     /// The tools cannot be loaded.

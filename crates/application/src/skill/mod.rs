@@ -1,13 +1,13 @@
 //! Registered skills and those found in the folder of skills: their content, users, and how models
 //! get them.
 
-mod equip;
 mod error;
+mod model_tools;
 pub mod operations;
 mod service;
 mod source;
 
-pub use equip::SkillTools;
 pub use error::SkillError;
+pub use model_tools::SkillTools;
 pub use service::{AddedSkill, KnownSkill, RefreshReport, SkillOrigin, SkillReading, SkillService};
 pub use source::SkillSource;

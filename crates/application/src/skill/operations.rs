@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use cleveragents_domain::identity::{Permission, Scope};
 use cleveragents_domain::{DefinitionFileError, Timestamp};
 use cleveragents_models::Redactor;
-use cleveragents_skills::{AgentSkill, Definition, Flat, FlatTool};
+use cleveragents_skills::{AgentSkill, Definition, FlatTool, FlattenedSkill};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,8 +68,7 @@ pub struct IncludedSkill {
     pub status: String,
 }
 
-/// The skills that a skill includes.
-pub fn included_skills(flat: &Flat) -> Vec<IncludedSkill> {
+pub fn included_skills(flat: &FlattenedSkill) -> Vec<IncludedSkill> {
     let includes = flat.includes.iter().map(|name| IncludedSkill {
         name: name.to_string(),
         status: "resolved".to_owned(),
@@ -88,8 +87,8 @@ pub struct SkillToolSource {
     pub details: Vec<String>,
 }
 
-/// Where the tools of a skill come from.
-pub fn tool_sources(flat: &Flat) -> Vec<SkillToolSource> {
+/// Sources of the tools of a skill.
+pub fn tool_sources(flat: &FlattenedSkill) -> Vec<SkillToolSource> {
     let mut sources: Vec<SkillToolSource> = Vec::new();
     for tool in &flat.tools {
         let name = tool.spec.name.to_string();
@@ -129,7 +128,7 @@ pub struct SkillServer {
 }
 
 /// The MCP servers of a skill.
-pub fn skill_servers(flat: &Flat) -> Vec<SkillServer> {
+pub fn skill_servers(flat: &FlattenedSkill) -> Vec<SkillServer> {
     let servers = flat.servers.iter().map(|server| SkillServer {
         name: server.server.name.clone(),
         status: "declared".to_owned(),
@@ -143,7 +142,7 @@ pub fn skill_servers(flat: &Flat) -> Vec<SkillServer> {
     servers.collect()
 }
 
-fn source_names(flat: &Flat) -> Vec<String> {
+fn source_names(flat: &FlattenedSkill) -> Vec<String> {
     let sources = tool_sources(flat).into_iter();
     sources.map(|source| source.source).collect()
 }
@@ -177,11 +176,11 @@ pub struct ListedSkill {
     pub origin: ListedSkillOrigin,
     /// Its file or folder.
     pub config: String,
-    /// Why it cannot be used.
+    /// Reason why it cannot be used.
     pub problem: Option<String>,
 }
 
-/// Where a listed skill comes from.
+/// Source of a listed skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ListedSkillOrigin {
@@ -206,13 +205,14 @@ pub struct SkillListSummary {
 impl ListedSkill {
     fn new(
         skill: &KnownSkill,
-        flat: &Result<Flat, Box<DefinitionFileError>>,
+        flat: &Result<FlattenedSkill, Box<DefinitionFileError>>,
         secrets: &Redactor,
     ) -> Self {
         let definition = skill.definition.as_ref().ok();
         let problem = flat.as_ref().err().map(ToString::to_string);
         let flat = flat.as_ref().ok();
-        let includes = |flat: &Flat| flat.includes.iter().map(ToString::to_string).collect();
+        let includes =
+            |flat: &FlattenedSkill| flat.includes.iter().map(ToString::to_string).collect();
         Self {
             name: skill.name.clone(),
             tools: flat.map(|flat| flat.tools.len() as u64),
@@ -388,8 +388,8 @@ pub struct SkillCapabilitySummary {
     pub requires_approval: u64,
 }
 
-impl From<&Flat> for SkillCapabilitySummary {
-    fn from(flat: &Flat) -> Self {
+impl From<&FlattenedSkill> for SkillCapabilitySummary {
+    fn from(flat: &FlattenedSkill) -> Self {
         let summary = flat.summary();
         Self {
             total_tools: summary.total as u64,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cleveragents_domain::yaml::{self, Variables};
 use cleveragents_domain::{DefinitionFileError, DefinitionKind, Name, nearest};
 use cleveragents_sandbox::{Links, read_regular};
-use cleveragents_skills::{Definition, Flat, Library, agent, flatten};
+use cleveragents_skills::{Definition, FlattenedSkill, Library, agent, flatten};
 use cleveragents_store::definitions::{self, StoredDefinition};
 use cleveragents_store::{Engine, Reader};
 use cleveragents_tools::Registry;
@@ -24,7 +24,6 @@ use crate::tool::ToolService;
 /// Origin of a known skill.
 #[derive(Debug, Clone)]
 pub enum SkillOrigin {
-    /// It is registered.
     Registered(StoredDefinition),
     /// It is in the folder of skills.
     Found(PathBuf),
@@ -57,7 +56,7 @@ pub struct AddedSkill {
     /// The parsed skill.
     pub definition: Definition,
     /// Its whole content, with that of included skills.
-    pub flat: Flat,
+    pub flat: FlattenedSkill,
     /// Its stored row.
     pub stored: StoredDefinition,
     /// Whether it is new or replaced another.
@@ -188,7 +187,7 @@ impl SkillService {
     }
 
     /// The whole content of a skill.
-    pub fn flat(&self, name: &str, variables: Variables<'_>) -> Result<Flat, SkillError> {
+    pub fn flat(&self, name: &str, variables: Variables<'_>) -> Result<FlattenedSkill, SkillError> {
         let known = self.known(variables)?;
         let found = &known[position(&known, name)?];
         let definition = found.definition.as_ref().map_err(Clone::clone)?;
@@ -202,7 +201,7 @@ impl SkillService {
         &self,
         known: &[KnownSkill],
         variables: Variables<'_>,
-    ) -> Result<Vec<Result<Flat, Box<DefinitionFileError>>>, SkillError> {
+    ) -> Result<Vec<Result<FlattenedSkill, Box<DefinitionFileError>>>, SkillError> {
         let library = library(known);
         let tools = self.tools(variables)?;
         let flat = known.iter().map(|skill| match &skill.definition {
@@ -223,7 +222,7 @@ impl SkillService {
         &self,
         source: &SkillSource,
         variables: Variables<'_>,
-    ) -> Result<(Definition, Flat), SkillError> {
+    ) -> Result<(Definition, FlattenedSkill), SkillError> {
         let definition = source.read(variables)?;
         let known = self.known(variables)?;
         let flat = checked(&definition, &known, &self.tools(variables)?)?;
@@ -410,7 +409,7 @@ fn checked(
     definition: &Definition,
     known: &[KnownSkill],
     tools: &Registry,
-) -> Result<Flat, SkillError> {
+) -> Result<FlattenedSkill, SkillError> {
     let name = definition.name();
     let before = library(known);
     let mut after = before.clone();

@@ -25,7 +25,6 @@ const LOW_DISK_BYTES: u64 = 256 * 1024 * 1024;
 #[serde(rename_all = "lowercase")]
 pub enum CheckSeverity {
     Ok,
-    /// A warning.
     Warning,
     /// An error that must be resolved.
     Error,

@@ -21,7 +21,6 @@ use crate::turn::{TurnError, TurnService, Waiting};
 /// message answers its question. A message without an open question starts a new turn after it.
 #[derive(Debug, Clone)]
 pub struct MessageTurn {
-    /// The session.
     pub session: SessionId,
     /// The message; `None` resumes a turn that was interrupted or waits for an answer.
     pub prompt: Option<String>,
@@ -38,7 +37,7 @@ pub enum MessageActor {
     Configured(String),
 }
 
-/// How a message was answered.
+/// Result of answering a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageOutcome {
     /// With this text.
@@ -69,7 +68,7 @@ impl MessageTurn {
                 Ok(open @ (MessageOutcome::Waiting(_) | MessageOutcome::Cancelled)) => {
                     return Ok(open);
                 }
-                resumed if sender.is_heard() => return resumed,
+                resumed if sender.has_receiver() => return resumed,
                 _ => {}
             }
         }
@@ -164,7 +163,7 @@ fn check_actor(context: &OperationContext, actor: &str) -> Result<(), OperationE
 struct MessageSender {
     answer: Mutex<Option<String>>,
     question: Mutex<Option<String>>,
-    is_heard: AtomicBool,
+    has_receiver: AtomicBool,
 }
 
 impl MessageSender {
@@ -176,8 +175,8 @@ impl MessageSender {
     }
 
     /// Whether the message answered a question.
-    fn is_heard(&self) -> bool {
-        self.is_heard.load(Ordering::Relaxed)
+    fn has_receiver(&self) -> bool {
+        self.has_receiver.load(Ordering::Relaxed)
     }
 
     /// The last question without an answer.
@@ -190,7 +189,7 @@ impl MessageSender {
     fn ask(&self, question: String) -> Option<String> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = answer.take() {
-            self.is_heard.store(true, Ordering::Relaxed);
+            self.has_receiver.store(true, Ordering::Relaxed);
             return Some(text);
         }
         let mut open = self.question.lock().unwrap_or_else(PoisonError::into_inner);

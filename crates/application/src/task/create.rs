@@ -21,7 +21,6 @@ use super::service::{ArtifactChunk, NO_PLAN, TaskService};
 pub struct NewTask {
     /// The id of the task. The caller chooses it, so that it can watch the task before it exists.
     pub id: TaskId,
-    /// Its namespace.
     pub namespace: String,
     /// A turn of a conversation, or a plan.
     pub kind: TaskKind,
@@ -31,7 +30,7 @@ pub struct NewTask {
     pub runner: String,
     /// The message. Without a context id it starts a new context.
     pub message: Message,
-    /// Where updates are pushed to.
+    /// Webhooks that receive updates.
     pub push: Option<PushNotificationConfig>,
     /// An artifact that completes the task in the unit of work that creates it.
     pub answer: Option<ArtifactChunk>,
@@ -50,7 +49,6 @@ pub enum Snapshot {
     Unanswered,
 }
 
-/// A created task.
 #[derive(Debug)]
 pub struct CreatedTask {
     /// Its row at its creation.
@@ -66,9 +64,8 @@ pub struct CreatedTask {
 pub struct TaskReply {
     /// The server that works on the task from now on.
     pub runner: String,
-    /// The message.
     pub message: Message,
-    /// Where updates are pushed to, in addition.
+    /// Additional webhooks that receive updates.
     pub push: Option<PushNotificationConfig>,
     /// The number of last messages in the returned task.
     pub history: Option<u64>,
@@ -83,7 +80,7 @@ struct TaskDraft {
     session: SessionId,
 }
 
-/// Why a task was not created.
+/// Reason of a refused task.
 enum CreateError {
     /// Another process created the same context at the same time.
     ContextRace,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::service::{ArtifactChunk, plan_of_task};
 
-/// Which parts of a task are read.
+/// Parts of a task to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskView {
     /// The number of last messages; `None` for all.

@@ -3,7 +3,7 @@
 use cleveragents_domain::TaskId;
 use cleveragents_store::Error;
 
-/// Why a task refuses a request.
+/// Errors of requests to a task.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// It does not exist.

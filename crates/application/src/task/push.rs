@@ -28,7 +28,7 @@ const MAX_PAUSE_SECONDS: i64 = 120;
 pub struct PendingPush(PushConfig);
 
 impl PendingPush {
-    /// When the delivery is due.
+    /// Due time of the delivery.
     pub const fn due_at(&self) -> Timestamp {
         self.0.next_at
     }
@@ -43,7 +43,7 @@ pub struct PushDelivery {
     pub body: Value,
 }
 
-/// Why a delivery failed.
+/// Reason of a failed delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushFailure {
     /// The error.

@@ -94,7 +94,6 @@ impl ArtifactChunk {
     }
 }
 
-/// A page of tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskPage {
     /// The tasks of this page, ordered by the last change of their state, newest first.

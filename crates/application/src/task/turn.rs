@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::service::TaskService;
 
-/// Where the turn of a task starts.
+/// Start of the turn of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnStart {
     /// From its beginning.

@@ -172,7 +172,7 @@ impl StoreBudget {
         let (scope, limit, used) = (scope.clone(), *limit, *used);
         // A failure to store the event is ignored: the refusal itself is reported and stored in any
         // case.
-        let _told = self.engine.write(move |unit| {
+        let _sent = self.engine.write(move |unit| {
             unit.emit(NewEvent {
                 kind: EventKind::BudgetExhausted,
                 subject: scope.clone(),
@@ -285,12 +285,12 @@ impl Settlement {
     }
 }
 
-struct Call<'a> {
+struct ReservedCall<'a> {
     held: MoneyReservation<'a>,
     calls: Option<&'a AtomicU64>,
 }
 
-impl Reservation for Call<'_> {
+impl Reservation for ReservedCall<'_> {
     fn charge(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
         self.calls = None;
         let settlement = self.held.take_settlement(cost);
@@ -301,7 +301,7 @@ impl Reservation for Call<'_> {
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for ReservedCall<'_> {
     fn drop(&mut self) {
         if let Some(calls) = self.calls {
             calls.fetch_sub(1, Ordering::Relaxed);
@@ -326,7 +326,7 @@ impl Budget for StoreBudget {
                 (calls < most).then_some(calls + 1)
             })
             .map_err(|_| BudgetRefusal::Calls { limit: most })?;
-        Ok(Box::new(Call {
+        Ok(Box::new(ReservedCall {
             held,
             calls: Some(&self.calls),
         }))

@@ -28,7 +28,7 @@ pub fn files_changed<'o>(outcomes: impl IntoIterator<Item = &'o CallOutcome>) ->
     paths
 }
 
-/// How a call ended, and why when it did not succeed.
+/// Outcome of a call, with the reason if it did not succeed.
 pub fn call_status(outcome: &CallOutcome) -> (&'static str, Option<String>) {
     match outcome {
         CallOutcome::Succeeded(_) => ("succeeded", None),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_come_too() {
+    fn binary_output_is_returned_too() {
         let content = vec![0x80; 10];
         let part = Excerpt::slice(&content, 4, 2);
         assert_eq!((part.from, part.bytes.len(), part.next()), (7, 2, Some(9)));

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use crate::lease::Fence;
 
 /// A write that must happen before the next call, or with it.
-pub(crate) type Ahead = Arc<dyn Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + Sync>;
+pub(crate) type PrecedingWrite =
+    Arc<dyn Fn(&mut UnitOfWork<'_>) -> Result<(), Error> + Send + Sync>;
 
 /// Records calls in the store.
 pub struct StoreLedger {
@@ -25,7 +26,7 @@ pub struct StoreLedger {
     /// The lease under which the calls are made.
     fence: Option<Fence>,
     /// Written in the unit that stores the next call.
-    ahead: Mutex<Option<Ahead>>,
+    ahead: Mutex<Option<PrecedingWrite>>,
 }
 
 impl StoreLedger {
@@ -50,7 +51,7 @@ impl StoreLedger {
 
     /// Schedules a write for the commit that stores the next call: no call is stored, and so none runs, without
     /// it. [`StoreLedger::flush`] must be called before the ledger is dropped.
-    pub(crate) fn put_ahead(&self, ahead: Ahead) {
+    pub(crate) fn put_ahead(&self, ahead: PrecedingWrite) {
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
     }
 

@@ -14,6 +14,6 @@ pub use budget::{SpendScope, StoreBudget};
 pub use call_summary::{call_status, called_tool, files_changed};
 pub use calls::Excerpt;
 pub use ledger::StoreLedger;
-pub(crate) use ledger::{Ahead, storable, storable_json};
-pub use service::{Callable, LeftOut, ToolError, ToolService};
+pub(crate) use ledger::{PrecedingWrite, storable, storable_json};
+pub use service::{CallableTools, LeftOut, ToolError, ToolService};
 pub use workspace::SandboxWorkspace;

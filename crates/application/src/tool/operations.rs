@@ -209,7 +209,7 @@ pub struct ListedTool {
     pub writes: Option<bool>,
     /// Time limit of one call, in seconds; `null` for a validation that wraps a tool.
     pub timeout: Option<f64>,
-    /// Why the definition cannot be read any more.
+    /// Error of the definition, if it is no longer valid.
     pub problem: Option<String>,
 }
 
@@ -536,7 +536,7 @@ pub struct ToolCallInfo {
     pub id: ToolInvocationId,
     pub tool: String,
     pub outcome: InvocationOutcome,
-    /// Why it was refused.
+    /// Reason of the refusal.
     pub reason: Option<String>,
     pub error: Option<String>,
     pub session: Option<SessionId>,

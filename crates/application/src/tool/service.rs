@@ -101,7 +101,7 @@ impl From<Box<DefinitionFileError>> for ToolError {
 
 /// The tools that can be called.
 #[derive(Debug)]
-pub struct Callable {
+pub struct CallableTools {
     /// Valid tools.
     pub registry: Registry,
     /// Registered tools that are invalid.
@@ -216,7 +216,7 @@ impl DefinitionService<ToolSpec> {
     pub fn registry(
         &self,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Callable, ToolError> {
+    ) -> Result<CallableTools, ToolError> {
         let mut registry = Registry::with_builtins();
         let mut left_out = Vec::new();
         for stored in self.stored()? {
@@ -230,7 +230,7 @@ impl DefinitionService<ToolSpec> {
                 });
             }
         }
-        Ok(Callable { registry, left_out })
+        Ok(CallableTools { registry, left_out })
     }
 
     /// The rules that users chose "always" for, and those of the configuration.

@@ -19,7 +19,7 @@ use cleveragents_tools::{Access, Grounds, Slot, Subject, ToolName, builtin};
 use crate::environment::NestedInstructions;
 use crate::resource::ResourceService;
 use crate::sandbox::{
-    CaptureReport, Doer, ExecRequest, FILE_TOOLS, OpenSandbox, RollbackTarget, SandboxDiff,
+    CaptureReport, ChangeAuthor, ExecRequest, FILE_TOOLS, OpenSandbox, RollbackTarget, SandboxDiff,
     SandboxError, SandboxService, SandboxView, invocation,
 };
 
@@ -120,7 +120,7 @@ impl SandboxWorkspace {
                 place.alias == alias && path.is_within(&place.path)
             };
             let (_, call) = written.iter().find(is_in)?;
-            Some(Doer {
+            Some(ChangeAuthor {
                 tool: &call.tool,
                 invocation: Some(call.id),
                 mark: None,
@@ -321,12 +321,12 @@ impl SandboxWorkspace {
     fn attributed(
         &self,
         by: Attribution<'_>,
-        capture: impl FnOnce(Doer<'_>) -> Result<CaptureReport, SandboxError>,
+        capture: impl FnOnce(ChangeAuthor<'_>) -> Result<CaptureReport, SandboxError>,
     ) -> Result<CapturedChanges, PortError> {
         let tool = by.tool.to_string();
         // Differs from the label before the call, which identifies that checkpoint.
         let mark = self.marks_after.then(|| format!("after {tool}"));
-        let report = capture(Doer {
+        let report = capture(ChangeAuthor {
             tool: &tool,
             invocation: Some(by.invocation),
             mark: mark.as_deref(),

@@ -25,7 +25,7 @@ use super::history;
 use super::report::ReportTool;
 use super::request::{TurnReport, TurnRequest};
 use super::secrets;
-use super::service::{Running, StepCost, TurnService, chat_text};
+use super::service::{RunningTurn, StepCost, TurnService, chat_text};
 use crate::log_fields::milliseconds;
 use crate::observer::AgentEvent;
 use crate::tool::{MoneyReservation, Shortage};
@@ -70,7 +70,7 @@ impl RequestBase {
     }
 
     /// The part of the conversation that requests contain.
-    pub(super) fn uncovered(&self, running: &Running) -> RemainingMessages {
+    pub(super) fn uncovered(&self, running: &RunningTurn) -> RemainingMessages {
         let past = history::past(&self.earlier).turns;
         RemainingMessages::new(past, running, self.summary.as_ref())
     }
@@ -89,7 +89,7 @@ impl RequestBase {
     }
 
     /// Room for messages in a request, in tokens.
-    pub(super) fn room(&self, request: &TurnRequest<'_>, running: &Running) -> usize {
+    pub(super) fn room(&self, request: &TurnRequest<'_>, running: &RunningTurn) -> usize {
         let output = output_tokens(request);
         let input = match request.settings.context_tokens {
             Some(window) => window.saturating_sub(output.into()),
@@ -110,7 +110,7 @@ impl RequestBase {
     /// The tools that the next request declares: those of every request, followed by the deferred
     /// ones found so far. The list only grows at its end, so that providers' caches of it stay
     /// valid.
-    fn declared(&self, request: &TurnRequest<'_>, running: &Running) -> Arc<[ToolDefinition]> {
+    fn declared(&self, request: &TurnRequest<'_>, running: &RunningTurn) -> Arc<[ToolDefinition]> {
         if request.tools.deferred.is_empty() || !request.model.capabilities().tools {
             return Arc::clone(&self.tools);
         }
@@ -209,7 +209,7 @@ impl TurnService {
     pub(super) fn ask(
         &self,
         runner: &CallRunner<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
         base: &RequestBase,
         report: &mut TurnReport,
     ) -> Result<Completion, TurnError> {
@@ -239,7 +239,7 @@ impl TurnService {
         &self,
         runner: &CallRunner<'_>,
         request: &TurnRequest<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
         mut chat: ChatRequest,
         report: &mut TurnReport,
     ) -> Result<ModelAnswer, TurnError> {
@@ -304,7 +304,7 @@ impl TurnService {
     fn receive(
         &self,
         request: &TurnRequest<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
         chat: ChatRequest,
     ) -> (Result<Completion, TurnError>, StreamStats) {
         let failed =
@@ -350,7 +350,7 @@ impl TurnService {
     /// Builds the request.
     fn chat(
         request: &TurnRequest<'_>,
-        running: &Running,
+        running: &RunningTurn,
         base: &RequestBase,
         report: &mut TurnReport,
     ) -> ChatRequest {
@@ -510,7 +510,7 @@ impl StreamingAnswer<'_> {
 }
 
 /// The tracing span of a call of a model, or of an agent on another machine.
-fn model_span(request: &TurnRequest<'_>, running: &Running) -> Span {
+fn model_span(request: &TurnRequest<'_>, running: &RunningTurn) -> Span {
     let model = request.model.name();
     let (provider, session) = (model.provider(), running.turn.session);
     if provider == AGENT_PROVIDER {
@@ -546,7 +546,7 @@ fn log_end(span: &Span, answer: &Result<Completion, TurnError>, started: Instant
         StopReason::Other(_) => "other",
     };
     span.record("finish_reason", reason);
-    if completion.usage.is_told() {
+    if completion.usage.is_reported() {
         span.record("input_tokens", completion.usage.input_tokens);
         span.record("output_tokens", completion.usage.output_tokens);
     }

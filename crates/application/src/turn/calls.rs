@@ -53,12 +53,12 @@ impl AnsweredCall {
 }
 
 /// The user may take long to answer, so earlier messages are stored first.
-struct Patient<'a> {
+struct StoringApprover<'a> {
     ledger: &'a StoreLedger,
     person: &'a dyn Approver,
 }
 
-impl Approver for Patient<'_> {
+impl Approver for StoringApprover<'_> {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         // Messages that could not be stored are stored with the call, or the call does not run.
         let _stored = self.ledger.flush();
@@ -232,7 +232,7 @@ impl CallRunner<'_> {
             guards: tools.guards,
             rules: tools.rules,
             workspace: tools.workspace.map(|workspace| workspace as _),
-            approver: &Patient {
+            approver: &StoringApprover {
                 ledger: self.ledger,
                 person: tools.approver,
             },

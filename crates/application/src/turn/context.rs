@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_left_as_it_is() {
+    fn a_fitting_conversation_is_unchanged() {
         let past = vec![turn(0, 2, 50), turn(1, 0, 10)];
         let fitted = fit(past.clone(), &[ChatMessage::user("now")], 100_000);
         assert_eq!(fitted.left_out, 0);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_shortened_and_then_left_out_oldest_first() {
+    fn long_results_are_shortened_then_messages_are_dropped_oldest_first() {
         let past: Vec<_> = (0..6).map(|number| turn(number, 1, 3_000)).collect();
         let fitted = fit(past, &[ChatMessage::user("now")], 4_000);
         assert!(fitted.left_out > 0);

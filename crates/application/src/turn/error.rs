@@ -1,4 +1,4 @@
-//! Why a turn cannot start or continue.
+//! Errors that prevent a turn from starting or continuing.
 
 use cleveragents_domain::{Code, ContentError, Diagnose, Hint, MicroUsd, SessionId, hint, suggest};
 use cleveragents_models::ModelError;
@@ -9,7 +9,7 @@ use crate::lease::LeaseError;
 use crate::sandbox::SandboxError;
 use crate::session::SessionError;
 
-/// Why a turn cannot start or continue.
+/// Errors that prevent a turn from starting or continuing.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {
     /// The session cannot be used.
@@ -39,7 +39,6 @@ pub enum TurnError {
     Budget {
         /// The owner of the budget, such as `session …`.
         scope: String,
-        /// The limit.
         limit: MicroUsd,
         /// Spent and reserved.
         used: MicroUsd,

@@ -20,8 +20,8 @@ mod request;
 mod resume;
 mod secrets;
 mod service;
+mod session_lock;
 mod system;
-mod take;
 mod tool_limit;
 
 pub(crate) use ask::USUAL_WINDOW;
@@ -37,6 +37,6 @@ pub use request::{
 pub(crate) use resume::is_for_a_person;
 pub(crate) use secrets::Secrets;
 pub use service::TurnService;
+pub use session_lock::{LockedSession, Waiting};
 pub(crate) use system::tagged_instruction;
 pub use system::{instructions, project_instructions};
-pub use take::{TakenSession, Waiting};

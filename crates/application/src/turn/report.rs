@@ -63,7 +63,7 @@ impl ReportTool {
     }
 }
 
-/// How an answer in plain text is treated where a report is expected.
+/// Treatment of a plain-text answer where a report is expected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TextAnswer {
     /// The text is the result.
@@ -80,7 +80,7 @@ pub struct ReportTools<'a> {
     pub offered: &'a [ReportTool],
     /// The names that end this turn; calls of other declared reports get an error.
     pub accepted: &'a [&'a str],
-    /// How plain text is treated.
+    /// Treatment of plain text.
     pub text: TextAnswer,
 }
 

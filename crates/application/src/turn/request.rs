@@ -33,7 +33,6 @@ pub struct TurnSettings {
     pub stream: bool,
     /// The sampling temperature.
     pub temperature: Option<f64>,
-    /// The reasoning effort.
     pub reasoning_effort: Option<ReasoningEffort>,
     /// Further parameters for the model, such as `top_p`.
     pub options: Map<String, Value>,
@@ -79,7 +78,7 @@ pub struct TurnTools<'a> {
     pub rules: &'a PermissionRules,
     /// The sandbox.
     pub workspace: Option<&'a SandboxWorkspace>,
-    /// Asked for approvals and answers.
+    /// Receives requests for approvals and answers.
     pub approver: &'a dyn Approver,
     /// Deferred tools: requests declare them only after the model found them by searching.
     pub deferred: &'a BTreeSet<ToolName>,
@@ -98,7 +97,6 @@ pub struct TurnRequest<'a> {
     pub actor: Option<ActorName>,
     /// Standing instructions.
     pub system: Vec<String>,
-    /// Its tools.
     pub tools: TurnTools<'a>,
     /// Tools with which it reports its result.
     pub reports: ReportTools<'a>,
@@ -140,7 +138,6 @@ impl TurnAllowance for UnlimitedAllowance {}
 /// The remains of an interrupted turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptedTurnSummary {
-    /// The turn.
     pub turn: TurnId,
     /// The tools of calls that started and whose outcome is unknown.
     pub doubtful: Vec<String>,
@@ -148,7 +145,7 @@ pub struct InterruptedTurnSummary {
     pub is_resumed: bool,
 }
 
-/// How an answer ended.
+/// Reason why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The answer is complete.
@@ -212,9 +209,7 @@ impl TurnReport {
 /// The result of a turn.
 #[derive(Debug, Clone)]
 pub struct TurnReport {
-    /// The turn.
     pub turn: TurnId,
-    /// The answer.
     pub answer: String,
     /// Whether the answer is complete.
     pub ending: Ending,

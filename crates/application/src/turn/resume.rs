@@ -15,7 +15,7 @@ use cleveragents_tools::{ShownOutput, data_for_model, with_model_names};
 use super::error::TurnError;
 use super::request::{InterruptedTurnSummary, TurnRequest};
 use super::secrets;
-use super::service::{Running, TurnService};
+use super::service::{RunningTurn, TurnService};
 use crate::observer::AgentEvent;
 use crate::unknown_outcome::{ASSUME_DONE, ASSUME_NOT_DONE, RETRY};
 
@@ -30,7 +30,7 @@ impl TurnService {
         request: &TurnRequest<'_>,
         turn: Turn,
         fence: (LeaseSubject, LeaseToken),
-    ) -> Result<(Running, InterruptedTurnSummary), TurnError> {
+    ) -> Result<(RunningTurn, InterruptedTurnSummary), TurnError> {
         let mut running = self.load(turn, fence)?;
         self.show_pictures(request, &mut running)?;
         let interrupted = InterruptedTurnSummary {
@@ -79,7 +79,11 @@ impl TurnService {
         Ok(interrupted)
     }
 
-    fn load(&self, turn: Turn, fence: (LeaseSubject, LeaseToken)) -> Result<Running, TurnError> {
+    fn load(
+        &self,
+        turn: Turn,
+        fence: (LeaseSubject, LeaseToken),
+    ) -> Result<RunningTurn, TurnError> {
         let (steps, rows) = self.engine.read(|reader| {
             Ok::<_, cleveragents_store::Error>((
                 turns::steps(reader, turn.id)?,
@@ -95,7 +99,7 @@ impl TurnService {
                 })
             })
             .collect::<Result<Vec<ChatMessage>, _>>()?;
-        Ok(Running {
+        Ok(RunningTurn {
             rows: rows
                 .iter()
                 .filter_map(|row| Some((row.call_id.clone()?, row.id)))
@@ -114,7 +118,7 @@ impl TurnService {
     fn show_pictures(
         &self,
         request: &TurnRequest<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
     ) -> Result<(), TurnError> {
         let rows = self
             .engine
@@ -140,7 +144,7 @@ impl TurnService {
     /// The rows of the calls of the last answer; for each call the last one.
     fn rows_of(
         &self,
-        running: &Running,
+        running: &RunningTurn,
         calls: &[ToolCall],
     ) -> Result<HashMap<String, ToolInvocation>, TurnError> {
         let rows = self
@@ -153,7 +157,7 @@ impl TurnService {
             .collect())
     }
 
-    fn doubtful(&self, running: &Running) -> Result<Vec<String>, TurnError> {
+    fn doubtful(&self, running: &RunningTurn) -> Result<Vec<String>, TurnError> {
         let Some(calls) = waiting(running) else {
             return Ok(Vec::new());
         };
@@ -172,7 +176,7 @@ impl TurnService {
     pub(super) fn known_results(
         &self,
         request: &TurnRequest<'_>,
-        running: &Running,
+        running: &RunningTurn,
         calls: &[ToolCall],
     ) -> Result<Vec<Option<ToolResult>>, TurnError> {
         if !running.is_loaded {
@@ -324,7 +328,7 @@ pub(crate) fn is_for_a_person(row: &ToolInvocation) -> bool {
 }
 
 /// The calls of the last answer that have no results yet.
-fn waiting(running: &Running) -> Option<Vec<ToolCall>> {
+fn waiting(running: &RunningTurn) -> Option<Vec<ToolCall>> {
     match running.steps.last().map(Arc::as_ref) {
         Some(ChatMessage::Assistant(answer)) if !answer.calls.is_empty() => {
             Some(answer.calls.clone())

@@ -10,7 +10,7 @@ use cleveragents_domain::{
     TokenUsage, ToolInvocationId, Turn, TurnId,
 };
 use cleveragents_models::{AssistantMessage, ChatMessage, StopReason, ToolCall, Usage};
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::{
     Engine, UnitOfWork, context_summaries, leases, messages, sessions, turns,
 };
@@ -25,13 +25,13 @@ use super::error::TurnError;
 use super::history;
 use super::report::{self, has_report};
 use super::request::{Ending, TurnReport, TurnRequest};
-use super::take::TakenSession;
+use super::session_lock::LockedSession;
 use super::tool_limit::LimitedTools;
 use crate::lease::LeaseService;
 use crate::log_fields::milliseconds;
 use crate::observer::AgentEvent;
 use crate::session::{SessionError, SessionService};
-use crate::tool::{Ahead, Settlement, StoreBudget, StoreLedger};
+use crate::tool::{PrecedingWrite, Settlement, StoreBudget, StoreLedger};
 
 /// Answers questions in sessions.
 #[derive(Clone)]
@@ -43,8 +43,7 @@ pub struct TurnService {
     runtime: Arc<OnceLock<Runtime>>,
 }
 
-/// A turn that is running.
-pub(super) struct Running {
+pub(super) struct RunningTurn {
     pub(super) turn: Turn,
     pub(super) steps: Vec<Arc<ChatMessage>>,
     /// Number of steps that are stored, or are stored with the next call. The results of the last
@@ -62,7 +61,7 @@ pub(super) struct Running {
     pub(super) fence: (LeaseSubject, LeaseToken),
 }
 
-impl Running {
+impl RunningTurn {
     /// The steps that are not stored yet, with their numbers.
     fn open_steps(&self) -> Vec<(u64, String)> {
         (0_u64..)
@@ -105,7 +104,7 @@ impl TurnService {
     /// Answers a question in a locked session, or resumes its interrupted turn.
     pub fn run(
         &self,
-        taken: &mut TakenSession,
+        taken: &mut LockedSession,
         request: &TurnRequest<'_>,
     ) -> Result<TurnReport, TurnError> {
         let actor: &dyn Display = match &request.actor {
@@ -149,7 +148,7 @@ impl TurnService {
 
     fn take_turn(
         &self,
-        taken: &mut TakenSession,
+        taken: &mut LockedSession,
         request: &TurnRequest<'_>,
     ) -> Result<TurnReport, TurnError> {
         let (session, left) = (taken.session, taken.interrupted.take());
@@ -201,7 +200,7 @@ impl TurnService {
         session: SessionId,
         question: &NewMessage,
         fence: (LeaseSubject, LeaseToken),
-    ) -> Result<Running, TurnError> {
+    ) -> Result<RunningTurn, TurnError> {
         let id = TurnId::generate();
         let first = ChatMessage::user(question.content());
         let model = request.model.name().to_string();
@@ -219,7 +218,7 @@ impl TurnService {
             turns::running(unit, session)?
                 .ok_or_else(|| cleveragents_store::Error::stored("a turn", "is missing"))
         })?;
-        Ok(Running {
+        Ok(RunningTurn {
             turn,
             steps: vec![first.into()],
             stored: 1,
@@ -235,7 +234,7 @@ impl TurnService {
     fn run_steps(
         &self,
         request: &TurnRequest<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
     ) -> Result<TurnReport, TurnError> {
         let budget = StoreBudget::new(Arc::clone(&self.engine), request.scopes.clone());
         let ledger = StoreLedger::new(Arc::clone(&self.engine), Some(running.turn.id))
@@ -283,7 +282,7 @@ impl TurnService {
     fn run_loop(
         &self,
         runner: &CallRunner<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
         report: &mut TurnReport,
     ) -> Result<(), TurnError> {
         let (request, budget) = (runner.request, runner.budget);
@@ -362,7 +361,7 @@ impl TurnService {
     fn answer_calls(
         &self,
         runner: &CallRunner<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
         calls: &[ToolCall],
         report: &mut TurnReport,
         repetition: &mut LoopGuard,
@@ -434,7 +433,7 @@ impl TurnService {
     /// Stores a step of the turn with its cost.
     pub(super) fn add_step(
         &self,
-        running: &mut Running,
+        running: &mut RunningTurn,
         step: ChatMessage,
         cost: Option<StepCost>,
     ) -> Result<(), TurnError> {
@@ -456,7 +455,7 @@ impl TurnService {
     pub(super) fn add_answer(
         &self,
         runner: &CallRunner<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
         answer: AssistantMessage,
         cost: StepCost,
     ) -> Result<(), TurnError> {
@@ -472,7 +471,7 @@ impl TurnService {
     }
 
     /// Stores the notes of the current request, with the steps before it.
-    pub(super) fn note(&self, running: &mut Running, note: &Value) -> Result<(), TurnError> {
+    pub(super) fn note(&self, running: &mut RunningTurn, note: &Value) -> Result<(), TurnError> {
         let (id, fence, open) = (running.turn.id, running.fence.clone(), running.open_steps());
         let number = (running.steps.len() as u64).saturating_sub(1);
         let note = note.clone();
@@ -490,7 +489,7 @@ impl TurnService {
     /// Ends a turn: all of its messages join the session, marked as failed if the turn failed.
     pub(super) fn end(
         &self,
-        running: &Running,
+        running: &RunningTurn,
         failure: Option<&str>,
     ) -> Result<Vec<Sequence>, TurnError> {
         let batch = history::stored(running.turn.id, &running.steps, &running.rows, failure)?;
@@ -503,7 +502,7 @@ impl TurnService {
             for (number, step) in &open {
                 turns::add_step(unit, turn.id, *number, step)?;
             }
-            let sequences = messages::append(unit, turn.session, &batch, Announce::Each)?;
+            let sequences = messages::append(unit, turn.session, &batch, AppendEvents::Each)?;
             // The session was deleted while the turn was running.
             let sequences =
                 sequences.ok_or_else(|| SessionError::NotFound(turn.session.to_string()))?;
@@ -514,7 +513,7 @@ impl TurnService {
 }
 
 /// Adds the steps that are not stored yet to a unit of work, with the cost of the last one.
-pub(super) fn storing(running: &Running, cost: Option<StepCost>) -> Ahead {
+pub(super) fn storing(running: &RunningTurn, cost: Option<StepCost>) -> PrecedingWrite {
     let (id, session) = (running.turn.id, running.turn.session);
     let (open, fence) = (running.open_steps(), running.fence.clone());
     Arc::new(move |unit: &mut UnitOfWork<'_>| {

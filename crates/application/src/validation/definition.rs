@@ -9,7 +9,7 @@ use cleveragents_domain::{TreePath, ValidationMode};
 use regex::Regex;
 use serde_json::Value;
 
-use super::places;
+use super::placeholders;
 
 /// A check that passes or fails.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Validation {
     pub description: String,
     /// Whether a failure blocks the apply.
     pub mode: ValidationMode,
-    /// How it is performed.
+    /// Command or tool that performs it.
     pub check: ValidationCheck,
     /// Secret values in the definition.
     pub keys: Keys,
@@ -80,7 +80,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// How a validation is performed.
+/// Command or tool of a validation.
 #[derive(Debug, Clone)]
 pub enum ValidationCheck {
     /// Runs a command.
@@ -176,12 +176,13 @@ impl Validation {
     pub fn places(&self) -> BTreeSet<String> {
         match &self.check {
             ValidationCheck::Command(check) => match &check.command {
-                CommandLine::Shell(text) => places::names(text),
-                CommandLine::Words(words) => {
-                    words.iter().flat_map(|word| places::names(word)).collect()
-                }
+                CommandLine::Shell(text) => placeholders::names(text),
+                CommandLine::Words(words) => words
+                    .iter()
+                    .flat_map(|word| placeholders::names(word))
+                    .collect(),
             },
-            ValidationCheck::Wraps(check) => places::names_in(&check.arguments),
+            ValidationCheck::Wraps(check) => placeholders::names_in(&check.arguments),
         }
     }
 

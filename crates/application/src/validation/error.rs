@@ -26,7 +26,7 @@ pub enum ValidationError {
     },
     /// The new definition does not fit an existing attachment.
     #[error("the validation `{name}` is attached as {attachment}, and there {why}")]
-    Misfit {
+    AttachmentMismatch {
         /// Name of the validation.
         name: String,
         /// Id of the attachment.
@@ -89,7 +89,7 @@ impl Diagnose for ValidationError {
         match self {
             Self::Definition(error) => error.code(),
             Self::Tool(_) => Code::NotAValidation,
-            Self::InUse { .. } | Self::Misfit { .. } => Code::ValidationInUse,
+            Self::InUse { .. } | Self::AttachmentMismatch { .. } => Code::ValidationInUse,
             Self::Arguments { .. } => Code::InvalidValidation,
             Self::Attached { .. } => Code::AttachmentExists,
             Self::AttachmentNotFound { .. } => Code::AttachmentNotFound,
@@ -110,7 +110,7 @@ impl Diagnose for ValidationError {
                 "detach it first; {} lists its attachments",
                 suggest::validation_attachments_of(name)
             ),
-            Self::Misfit { attachment, .. } => hint!(
+            Self::AttachmentMismatch { attachment, .. } => hint!(
                 "detach it first: {}",
                 suggest::validation_detach(attachment)
             ),

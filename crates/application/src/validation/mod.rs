@@ -4,7 +4,7 @@ mod definition;
 mod error;
 mod file;
 pub mod operations;
-mod places;
+mod placeholders;
 mod runner;
 mod service;
 

@@ -86,13 +86,12 @@ pub struct CommandCheckInfo {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CommandText {
-    /// For a shell.
     Shell(String),
     /// A program and its arguments.
     Words(Vec<String>),
 }
 
-/// When a command passes.
+/// Conditions under which a command passes.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PassCondition {
     pub exit_code: Vec<i32>,
@@ -298,7 +297,7 @@ impl Operation for ListValidations {
     }
 }
 
-/// Where a validation is attached.
+/// Resource and scope of an attached validation.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AttachmentInfo {
     pub attachment_id: AttachmentId,

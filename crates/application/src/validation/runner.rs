@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use cleveragents_actors::Names;
+use cleveragents_actors::NameValues;
 use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_process::{Cancel, CommandResult, Ending};
 use cleveragents_tools::Access;
@@ -16,7 +16,7 @@ use super::definition::{
     CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck,
 };
 use super::error::ValidationError;
-use super::places;
+use super::placeholders;
 use super::service::EffectiveValidation;
 use crate::tool::SandboxWorkspace;
 
@@ -79,14 +79,14 @@ impl HeadAndTail {
 }
 
 /// Intermediate result of a validation.
-struct Verdict {
+struct IntermediateResult {
     /// Reasons of the failure; empty when it passed.
     against: Vec<String>,
     data: Map<String, Value>,
     output: Vec<u8>,
 }
 
-impl Verdict {
+impl IntermediateResult {
     fn failed(why: impl Into<String>) -> Self {
         Self {
             against: vec![why.into()],
@@ -112,9 +112,9 @@ impl ValidationRunner {
                 "the sandbox `{}` has no part for the resource `{resource}`",
                 workspace.name()
             );
-            return Ok(outcome_of(Verdict::failed(why), Duration::ZERO));
+            return Ok(outcome_of(IntermediateResult::failed(why), Duration::ZERO));
         };
-        let place = Ground {
+        let place = ValidationTarget {
             workspace,
             part: Some(part.to_owned()),
             cancel,
@@ -131,7 +131,7 @@ impl ValidationRunner {
         cancel: &Cancel,
         wrapped: WrappedTool<'_>,
     ) -> Result<ValidationOutcome, ValidationError> {
-        let place = Ground {
+        let place = ValidationTarget {
             workspace,
             part: None,
             cancel,
@@ -142,11 +142,11 @@ impl ValidationRunner {
     fn look(
         validation: &Validation,
         arguments: &BTreeMap<String, String>,
-        ground: &Ground<'_>,
+        ground: &ValidationTarget<'_>,
         wrapped: WrappedTool<'_>,
     ) -> Result<ValidationOutcome, ValidationError> {
         if let Some(why) = validation.misfit(arguments) {
-            return Ok(outcome_of(Verdict::failed(why), Duration::ZERO));
+            return Ok(outcome_of(IntermediateResult::failed(why), Duration::ZERO));
         }
         let started = Instant::now();
         let (verdict, changes) = ground.workspace.without_trace(|| match &validation.check {
@@ -160,7 +160,7 @@ impl ValidationRunner {
         let mut verdict = match verdict {
             Ok(verdict) => verdict,
             // It could not run, so it did not pass.
-            Err(error) => Verdict::failed(cannot_run(&error)),
+            Err(error) => IntermediateResult::failed(cannot_run(&error)),
         };
         if !changes.is_empty() {
             let count = changes.len();
@@ -172,14 +172,14 @@ impl ValidationRunner {
     }
 }
 
-/// Where a validation runs.
-struct Ground<'g> {
+/// Sandbox and part of a validation.
+struct ValidationTarget<'g> {
     workspace: &'g SandboxWorkspace,
     part: Option<String>,
     cancel: &'g Cancel,
 }
 
-fn outcome_of(verdict: Verdict, duration: Duration) -> ValidationOutcome {
+fn outcome_of(verdict: IntermediateResult, duration: Duration) -> ValidationOutcome {
     let passed = verdict.against.is_empty();
     ValidationOutcome {
         passed,
@@ -217,8 +217,8 @@ fn hide(judgement: &mut ValidationOutcome, keys: &Keys) {
 fn run(
     check: &CommandCheck,
     arguments: &BTreeMap<String, String>,
-    ground: &Ground<'_>,
-) -> Result<Verdict, PortError> {
+    ground: &ValidationTarget<'_>,
+) -> Result<IntermediateResult, PortError> {
     let captured = RefCell::new(HeadAndTail::default());
     let finished = exec(check, arguments, ground, &captured)?;
     let output = captured.into_inner().finish();
@@ -254,7 +254,7 @@ fn run(
     if !against.is_empty() {
         data.insert("command".to_owned(), command_text(check, arguments).into());
     }
-    Ok(Verdict {
+    Ok(IntermediateResult {
         against,
         data,
         output,
@@ -264,11 +264,11 @@ fn run(
 /// The command of a check as it ran, for messages.
 fn command_text(check: &CommandCheck, arguments: &BTreeMap<String, String>) -> String {
     match &check.command {
-        CommandLine::Shell(text) => places::fill(text, arguments),
+        CommandLine::Shell(text) => placeholders::fill(text, arguments),
         CommandLine::Words(words) => {
             let words: Vec<String> = words
                 .iter()
-                .map(|word| places::fill(word, arguments))
+                .map(|word| placeholders::fill(word, arguments))
                 .collect();
             words.join(" ")
         }
@@ -278,7 +278,7 @@ fn command_text(check: &CommandCheck, arguments: &BTreeMap<String, String>) -> S
 fn exec(
     check: &CommandCheck,
     arguments: &BTreeMap<String, String>,
-    ground: &Ground<'_>,
+    ground: &ValidationTarget<'_>,
     captured: &RefCell<HeadAndTail>,
 ) -> Result<CommandResult, PortError> {
     let mut environment: Vec<(OsString, OsString)> = check
@@ -290,15 +290,15 @@ fn exec(
         CommandLine::Words(words) => {
             let mut words = words
                 .iter()
-                .map(|word| places::fill(word, arguments).into());
+                .map(|word| placeholders::fill(word, arguments).into());
             let program = words.next().unwrap_or_default();
             vec![(program, words.collect())]
         }
         CommandLine::Shell(text) => {
             for (name, value) in arguments {
-                environment.push((places::variable(name).into(), value.into()));
+                environment.push((placeholders::variable(name).into(), value.into()));
             }
-            let text = places::for_shell(text);
+            let text = placeholders::for_shell(text);
             let with = |(shell, options): (&str, &[&str])| {
                 let options = options.iter().map(OsString::from);
                 let words = options.chain([OsString::from(&text)]).collect();
@@ -380,7 +380,7 @@ struct Scope {
     arguments: Value,
 }
 
-impl Names for Scope {
+impl NameValues for Scope {
     fn value(&self, name: &str) -> Option<&Value> {
         match name {
             "output" => Some(&self.output),
@@ -395,17 +395,17 @@ fn call(
     check: &WrappedCheck,
     arguments: &BTreeMap<String, String>,
     wrapped: WrappedTool<'_>,
-) -> Verdict {
-    let filled = places::fill_in(&check.arguments, arguments);
+) -> IntermediateResult {
+    let filled = placeholders::fill_in(&check.arguments, arguments);
     let output = match wrapped(&check.tool, &filled) {
         Ok(output) => output,
-        Err(why) => return Verdict::failed(format!("`{}` failed: {why}", check.tool)),
+        Err(why) => return IntermediateResult::failed(format!("`{}` failed: {why}", check.tool)),
     };
     let scope = Scope {
         output: serde_json::from_str(&output).unwrap_or_else(|_| Value::String(output.clone())),
         arguments: filled,
     };
-    let mut verdict = Verdict {
+    let mut verdict = IntermediateResult {
         against: Vec::new(),
         data: Map::new(),
         output: output.into_bytes(),

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::definition::Validation;
 use super::error::ValidationError;
-use super::{file, places};
+use super::{file, placeholders};
 use crate::definition::{DefinitionService, DefinitionText, DefinitionType, find_definition};
 use crate::project::find_project;
 use crate::reference::{find_referenced, unnamed};
@@ -65,7 +65,6 @@ pub struct AttachmentView {
 /// A validation that applies to a plan, through an attachment.
 #[derive(Debug, Clone)]
 pub struct EffectiveValidation {
-    /// Id of the attachment.
     pub attachment_id: AttachmentId,
     /// The validation to run.
     pub validation: Validation,
@@ -161,7 +160,7 @@ fn arguments_of(attachment: &Attachment) -> BTreeMap<String, String> {
 fn canonical(arguments: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     arguments
         .iter()
-        .map(|(name, value)| (places::canonical(name), value.clone()))
+        .map(|(name, value)| (placeholders::canonical(name), value.clone()))
         .collect()
 }
 
@@ -369,7 +368,7 @@ fn check_attachments(
 ) -> Result<(), ValidationError> {
     for attachment in of_validation(unit, &validation.name)? {
         if let Some(why) = validation.misfit(&arguments_of(&attachment)) {
-            return Err(ValidationError::Misfit {
+            return Err(ValidationError::AttachmentMismatch {
                 name: validation.name.clone(),
                 attachment: attachment.id,
                 why,

@@ -9,7 +9,7 @@ use cleveragents_domain::identity::Caller;
 use cleveragents_domain::{Code, Diagnose as _, SessionId};
 use serde_json::json;
 
-use crate::support::{Served, caller, served};
+use crate::support::{ServedOperations, caller, served};
 
 /// Records text and calls.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Observer for Recorder {
     }
 }
 
-impl Served {
+impl ServedOperations {
     fn session(&self, caller: &Caller) -> SessionId {
         let made = self
             .run(caller, "session/create", &json!({}))

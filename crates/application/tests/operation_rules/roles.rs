@@ -1,4 +1,4 @@
-//! Which commands callers from another machine may run: every operation, requested by every role,
+//! Permissions of callers from another machine: every operation, requested by every role,
 //! in its own namespace, in a foreign one and in `local`. The results are a part of
 //! `docs/reference/permissions.md`; `CLEVERAGENTS_WRITE_DOCS=1` writes it.
 
@@ -18,7 +18,7 @@ use cleveragents_store::{audit, invariants, runs, validations};
 use cleveragents_testkit::plans;
 use serde_json::{Value, json};
 
-use crate::support::{Served, caller, least, served};
+use crate::support::{ServedOperations, caller, least, served};
 
 /// The kind of object that a parameter of an operation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -401,9 +401,8 @@ fn rows() -> Vec<Row> {
 /// The start of the part of the document that this test writes.
 const COMMANDS: &str = "\n## Commands of other machines\n";
 
-/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Seen {
+enum CommandResult {
     /// It ran, with any result.
     Ran,
     /// It is forbidden.
@@ -414,7 +413,7 @@ enum Seen {
     Malformed(String),
 }
 
-impl Seen {
+impl CommandResult {
     const fn shown(&self) -> &'static str {
         match self {
             Self::Ran => "yes",
@@ -426,7 +425,7 @@ impl Seen {
 }
 
 /// A plan in a namespace.
-fn plan(served: &Served, namespace: &str) -> cleveragents_domain::PlanId {
+fn plan(served: &ServedOperations, namespace: &str) -> cleveragents_domain::PlanId {
     let mut new = plans::new_plan("a plan");
     for known in &mut new.made_with.projects {
         known.name = format!("{namespace}/shop");
@@ -435,7 +434,7 @@ fn plan(served: &Served, namespace: &str) -> cleveragents_domain::PlanId {
 }
 
 /// An object that a parameter can name, created for this call.
-fn thing(served: &Served, part: Part, namespace: &str) -> String {
+fn thing(served: &ServedOperations, part: Part, namespace: &str) -> String {
     match part {
         Part::Name(_) | Part::Read(_) => format!("{namespace}/thing"),
         Part::NewIn(_) => namespace.to_owned(),
@@ -517,17 +516,17 @@ fn thing(served: &Served, part: Part, namespace: &str) -> String {
 }
 
 /// Parameters of a call in a namespace: all required ones, and those that name the objects.
-fn parameters(served: &Served, row: &Row, namespace: &str) -> Value {
+fn parameters(served: &ServedOperations, row: &Row, namespace: &str) -> Value {
     let mut all = least(&row.name, &row.schema);
     let given = all.as_object().expect("an object").clone();
-    let mut is_said = false;
+    let mut is_reported = false;
     for part in &row.parts {
         let name = part.parameter();
-        let decides = !matches!(part, Part::Read(_)) && !is_said;
+        let decides = !matches!(part, Part::Read(_)) && !is_reported;
         if !given.contains_key(name) && !decides {
             continue;
         }
-        is_said |= decides;
+        is_reported |= decides;
         let value = thing(served, *part, namespace);
         all[name] = if row.schema["properties"][name]["type"] == "array" {
             json!([value])
@@ -539,7 +538,7 @@ fn parameters(served: &Served, row: &Row, namespace: &str) -> Value {
 }
 
 /// Runs a command like its caller's command line, and checks that a refusal is recorded.
-fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen {
+fn ask(served: &ServedOperations, row: &Row, caller: &Caller, parameters: &Value) -> CommandResult {
     let denials = || {
         let kind = Some("access_denied".to_owned());
         let filter = audit::AuditFilter {
@@ -569,19 +568,19 @@ fn ask(served: &Served, row: &Row, caller: &Caller, parameters: &Value) -> Seen 
         if code == Code::Forbidden.as_str() {
             assert!(denials() > before, "{}: nothing was written down", row.name);
         }
-        Seen::Refused
+        CommandResult::Refused
     } else if has_id && absent.iter().any(|known| known.as_str() == code) {
-        Seen::Absent
+        CommandResult::Absent
     } else if code == Code::MalformedRequest.as_str() {
-        Seen::Malformed(format!("{ran:?}"))
+        CommandResult::Malformed(format!("{ran:?}"))
     } else {
-        Seen::Ran
+        CommandResult::Ran
     }
 }
 
 /// The result of one operation for each role, in its own namespace, in a foreign one and in
 /// `local`.
-fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
+fn cells(served: &ServedOperations, row: &Row) -> Vec<&'static str> {
     let is_list = names_nothing(served, row);
     let with = |role: Option<Role>, namespace: &str| match role {
         Some(role) => caller(&[&format!("{namespace}={role}")]),
@@ -601,12 +600,12 @@ fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
         );
         let may = role.is_some_and(|role| role >= row.permission.least_role());
         if may || (is_list && !row.is_everywhere) {
-            assert_eq!(seen, Seen::Ran, "{} as {role:?}", row.name);
+            assert_eq!(seen, CommandResult::Ran, "{} as {role:?}", row.name);
         } else {
-            let is_refused = matches!(seen, Seen::Refused | Seen::Absent);
+            let is_refused = matches!(seen, CommandResult::Refused | CommandResult::Absent);
             assert!(is_refused, "{} as {role:?}: {seen:?}", row.name);
             if role.is_some() {
-                assert_eq!(seen, Seen::Refused, "{} as {role:?}", row.name);
+                assert_eq!(seen, CommandResult::Refused, "{} as {role:?}", row.name);
             }
         }
         cells.push(seen.shown());
@@ -620,7 +619,7 @@ fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
         );
         assert_eq!(
             seen,
-            Seen::Refused,
+            CommandResult::Refused,
             "{} with a role in one namespace",
             row.name
         );
@@ -630,7 +629,7 @@ fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
         return cells;
     }
     for namespace in ["other", "local"] {
-        let mut last = Seen::Ran;
+        let mut last = CommandResult::Ran;
         for role in &roles {
             last = ask(
                 served,
@@ -639,7 +638,7 @@ fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
                 &parameters(served, row, namespace),
             );
             assert!(
-                matches!(last, Seen::Refused | Seen::Absent),
+                matches!(last, CommandResult::Refused | CommandResult::Absent),
                 "{} as {role:?} in {namespace}: {last:?}",
                 row.name
             );
@@ -650,25 +649,25 @@ fn cells(served: &Served, row: &Row) -> Vec<&'static str> {
     let owner = caller(&["*=owner"]);
     let seen = ask(served, row, &owner, &parameters(served, row, "local"));
     assert!(
-        matches!(seen, Seen::Refused | Seen::Absent),
+        matches!(seen, CommandResult::Refused | CommandResult::Absent),
         "{}: {seen:?}",
         row.name
     );
     let person = Caller::local("ada");
     let seen = ask(served, row, &person, &parameters(served, row, "local"));
-    assert_eq!(seen, Seen::Ran, "{} by the local caller", row.name);
+    assert_eq!(seen, CommandResult::Ran, "{} by the local caller", row.name);
     cells
 }
 
 /// Whether a call of an operation names no object: it shows what the caller may see.
-fn names_nothing(served: &Served, row: &Row) -> bool {
+fn names_nothing(served: &ServedOperations, row: &Row) -> bool {
     let parameters = parameters(served, row, "acme");
     let mut names = row.parts.iter().map(|part| part.parameter());
     row.permission == Permission::Read && names.all(|name| parameters.get(name).is_none())
 }
 
 #[test]
-fn every_role_may_run_what_the_table_says_and_nothing_else() {
+fn every_role_runs_exactly_the_operations_in_its_table() {
     let served = served();
     let mut rows = String::new();
     for row in &self::rows() {
@@ -681,7 +680,7 @@ fn every_role_may_run_what_the_table_says_and_nothing_else() {
         let narrow = Caller::with_token("narrow", grants.to_vec(), others.collect());
         let seen = ask(&served, row, &narrow, &parameters(&served, row, "acme"));
         assert!(
-            matches!(seen, Seen::Refused | Seen::Absent),
+            matches!(seen, CommandResult::Refused | CommandResult::Absent),
             "{} without its scope: {seen:?}",
             row.name
         );

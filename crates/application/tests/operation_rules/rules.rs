@@ -108,7 +108,7 @@ fn an_imported_session_brings_no_actor_of_others() {
 
 /// A run keeps the permissions that it started with; remote callers cannot take them over.
 #[test]
-fn a_run_with_rights_of_the_machine_is_not_gone_on_with_from_elsewhere() {
+fn a_run_with_local_rights_cannot_be_resumed_remotely() {
     let served = served();
     let owner = caller(&["acme=owner"]);
     let resume = |options: Value| {

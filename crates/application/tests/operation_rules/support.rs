@@ -14,7 +14,7 @@ use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
 /// The operations of a database.
-pub(crate) struct Served {
+pub(crate) struct ServedOperations {
     pub(crate) application: Application,
     pub(crate) engine: Arc<Engine>,
     /// The home folder, in which scripted models are found.
@@ -22,7 +22,7 @@ pub(crate) struct Served {
     _database: TestDatabase,
 }
 
-pub(crate) fn served() -> Served {
+pub(crate) fn served() -> ServedOperations {
     let folder = tempfile::tempdir().expect("a folder");
     let home = folder.path().to_owned();
     let database = TestDatabase::sqlite();
@@ -60,7 +60,7 @@ pub(crate) fn served() -> Served {
         sandbox_policy: SandboxPolicy::default(),
         plans: PlanSettings::default(),
     };
-    Served {
+    ServedOperations {
         application: Application::new(Arc::clone(&engine), settings),
         engine,
         folder,
@@ -68,7 +68,7 @@ pub(crate) fn served() -> Served {
     }
 }
 
-impl Served {
+impl ServedOperations {
     pub(crate) fn run(
         &self,
         caller: &Caller,

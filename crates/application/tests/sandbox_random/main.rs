@@ -22,7 +22,7 @@ use cleveragents_domain::{CheckpointReason, TreePath};
 use cleveragents_sandbox::Source;
 use cleveragents_testkit::{Dice, TestDatabase, proof_size};
 
-use real::Real;
+use real::RealFolder;
 use tree::{Entry, Tree, walk};
 
 /// One sandbox, and its expected state.
@@ -229,9 +229,9 @@ fn run(service: &SandboxService, home: &Path, seed: u64, source: Source) {
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().join("real");
     let real = if source == Source::Git {
-        Real::repository(place, dice)
+        RealFolder::repository(place, dice)
     } else {
-        Real::directory(place, dice)
+        RealFolder::directory(place, dice)
     };
     let name = format!("case-{seed}");
     let view = service
@@ -260,7 +260,7 @@ fn run(service: &SandboxService, home: &Path, seed: u64, source: Source) {
 }
 
 /// The difference, the preview and the apply of a case.
-fn finish(mut case: Case<'_>, real: &Real, folder: &Path, home: &Path) {
+fn finish(mut case: Case<'_>, real: &RealFolder, folder: &Path, home: &Path) {
     let wanted = walk(&case.root);
     let diff = case.service.diff(&mut case.open).expect("a difference");
     let part = &diff.parts[0];
@@ -293,7 +293,7 @@ fn finish(mut case: Case<'_>, real: &Real, folder: &Path, home: &Path) {
         .service
         .apply(case.open, &ApplyRequest::default())
         .expect("it is applied");
-    let told = |parts: &[cleveragents_sandbox::apply::MemberPreview]| -> BTreeSet<_> {
+    let received = |parts: &[cleveragents_sandbox::apply::MemberPreview]| -> BTreeSet<_> {
         parts
             .iter()
             .flat_map(|part| &part.files)
@@ -301,8 +301,8 @@ fn finish(mut case: Case<'_>, real: &Real, folder: &Path, home: &Path) {
             .collect()
     };
     assert_eq!(
-        told(&preview.parts),
-        told(&applied.parts),
+        received(&preview.parts),
+        received(&applied.parts),
         "the preview is what happens"
     );
     let left_out: BTreeSet<Vec<u8>> = applied
@@ -321,7 +321,7 @@ fn finish(mut case: Case<'_>, real: &Real, folder: &Path, home: &Path) {
     }
     let really = operations(&before, &after);
     assert_eq!(
-        told(&applied.parts),
+        received(&applied.parts),
         really,
         "the reported changes are the real ones"
     );
@@ -358,11 +358,11 @@ fn run_cases(count: usize, source: Source) {
 }
 
 #[test]
-fn a_random_folder_is_changed_taken_back_and_applied_exactly() {
+fn a_random_folder_is_changed_rolled_back_and_applied_exactly() {
     run_cases(proof_size(60, 1_200), Source::Directory);
 }
 
 #[test]
-fn a_random_repository_is_changed_taken_back_and_applied_exactly() {
+fn a_random_repository_is_changed_rolled_back_and_applied_exactly() {
     run_cases(proof_size(30, 1_000), Source::Git);
 }

@@ -32,14 +32,14 @@ pub(crate) fn git(folder: &Path, arguments: &[&str]) -> Vec<u8> {
 const OWN: [&str; 2] = ["my own", "mine.ignored"];
 
 /// A folder of the user's.
-pub(crate) struct Real {
+pub(crate) struct RealFolder {
     pub(crate) place: PathBuf,
     pub(crate) source: Source,
     /// The commit, for a repository.
     head: Vec<u8>,
 }
 
-impl Real {
+impl RealFolder {
     /// A folder with a random tree.
     pub(crate) fn directory(place: PathBuf, dice: &mut Dice) -> Self {
         std::fs::create_dir(&place).expect("a folder");

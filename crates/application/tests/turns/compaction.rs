@@ -12,7 +12,7 @@ use cleveragents_testkit::TestDatabase;
 use futures_util::StreamExt as _;
 use serde_json::json;
 
-use crate::support::{How, Person, Talk};
+use crate::support::{Person, Talk, TurnSetup};
 
 /// Window of the model, in tokens.
 const WINDOW: u64 = 12_000;
@@ -28,7 +28,7 @@ fn settings() -> TurnSettings {
 }
 
 /// A model that remembers its requests. It writes a fixed summary, makes calls, and then answers.
-struct Speaker {
+struct SummarizingModel {
     name: ModelName,
     /// Number of answers with a call, before the answer in text.
     calls: usize,
@@ -37,7 +37,7 @@ struct Speaker {
     asked: Mutex<Vec<ChatRequest>>,
 }
 
-impl Speaker {
+impl SummarizingModel {
     fn new(calls: usize, text: impl Into<String>) -> Arc<Self> {
         Arc::new(Self {
             name: "test/speaker".parse().expect("a name"),
@@ -55,7 +55,7 @@ impl Speaker {
     }
 }
 
-impl Model for Speaker {
+impl Model for SummarizingModel {
     fn name(&self) -> &ModelName {
         &self.name
     }
@@ -114,9 +114,9 @@ fn bytes(request: &ChatRequest) -> usize {
 }
 
 #[derive(Default)]
-struct Compactions(Mutex<Vec<(u64, u64)>>);
+struct CompactionLog(Mutex<Vec<(u64, u64)>>);
 
-impl Observer for Compactions {
+impl Observer for CompactionLog {
     fn event(&self, event: &AgentEvent) {
         if let AgentEvent::Compacted {
             tokens_before,
@@ -135,16 +135,16 @@ fn a_conversation_of_300_turns_stays_within_its_window_and_keeps_its_summary() {
     for database in TestDatabase::each() {
         let talk = Talk::new(&database);
         let person = Person::absent();
-        let observer = Compactions::default();
-        let model = Speaker::new(0, "a".repeat(600));
+        let observer = CompactionLog::default();
+        let model = SummarizingModel::new(0, "a".repeat(600));
         for turn in 0..300 {
             let question = format!("question {turn} {}", "q".repeat(300));
-            let mut how = How::asking(&question, &person);
+            let mut how = TurnSetup::asking(&question, &person);
             how.in_sandbox = false;
             how.settings = settings();
             how.observer = &observer;
-            let speaker: Arc<dyn Model> = Arc::<Speaker>::clone(&model);
-            talk.tell_to(speaker, how).expect("answered");
+            let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
+            talk.run_turn_with(speaker, how).expect("answered");
         }
         let (summaries, questions) = model.requests();
         assert_eq!(questions.len(), 300);
@@ -184,11 +184,11 @@ fn a_long_turn_is_compacted_while_it_runs() {
     let talk = Talk::new(&database);
     let person = Person::absent();
     std::fs::write(talk.real().join("big.txt"), "line of text\n".repeat(400)).expect("a file");
-    let model = Speaker::new(12, "done");
-    let mut how = How::asking("Read it often.", &person);
+    let model = SummarizingModel::new(12, "done");
+    let mut how = TurnSetup::asking("Read it often.", &person);
     how.settings = settings();
-    let speaker: Arc<dyn Model> = Arc::<Speaker>::clone(&model);
-    let report = talk.tell_to(speaker, how).expect("answered");
+    let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
+    let report = talk.run_turn_with(speaker, how).expect("answered");
     assert_eq!(report.answer, "done");
     let (summaries, others) = model.requests();
     assert!(!summaries.is_empty());
@@ -198,11 +198,11 @@ fn a_long_turn_is_compacted_while_it_runs() {
     // Question, 12 calls with their results, and the answer.
     assert_eq!(talk.messages().len(), 1 + 12 * 2 + 1);
     // The next turn starts with the summary too.
-    let model = Speaker::new(0, "fine");
-    let mut how = How::asking("And now?", &person);
+    let model = SummarizingModel::new(0, "fine");
+    let mut how = TurnSetup::asking("And now?", &person);
     how.settings = settings();
-    let speaker: Arc<dyn Model> = Arc::<Speaker>::clone(&model);
-    talk.tell_to(speaker, how).expect("answered");
+    let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
+    talk.run_turn_with(speaker, how).expect("answered");
     let (_, others) = model.requests();
     let text = serde_json::to_string(&others[0].messages).expect("JSON");
     assert!(text.contains(SUMMARY), "{text}");
@@ -214,15 +214,15 @@ fn a_summary_that_fails_does_not_fail_the_turn() {
     let database = TestDatabase::sqlite();
     let talk = Talk::new(&database);
     let person = Person::absent();
-    let mut model = Speaker::new(0, "a".repeat(3_000));
+    let mut model = SummarizingModel::new(0, "a".repeat(3_000));
     Arc::get_mut(&mut model).expect("one owner").can_summarize = false;
     for turn in 0..30 {
         let question = format!("question {turn}");
-        let mut how = How::asking(&question, &person);
+        let mut how = TurnSetup::asking(&question, &person);
         how.in_sandbox = false;
         how.settings = settings();
-        let speaker: Arc<dyn Model> = Arc::<Speaker>::clone(&model);
-        talk.tell_to(speaker, how).expect("answered");
+        let speaker: Arc<dyn Model> = Arc::<SummarizingModel>::clone(&model);
+        talk.run_turn_with(speaker, how).expect("answered");
     }
     let (summaries, others) = model.requests();
     assert!(!summaries.is_empty());

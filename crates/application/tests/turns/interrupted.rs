@@ -10,7 +10,7 @@ use cleveragents_models::{AssistantMessage, ChatMessage, ToolResult};
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Approval, Reply};
 
-use crate::support::{How, Person, SECRET, Talk};
+use crate::support::{Person, SECRET, Talk, TurnSetup};
 
 /// Ends the turn abruptly, as a crash does, before or after a call.
 struct Crash {
@@ -42,31 +42,31 @@ fn crashed(database: &TestDatabase, after: bool, call: &'static str) -> Talk {
     let talk = Talk::new(database);
     let person = Person::absent();
     let crash = Crash { after, call };
-    let how = How {
+    let how = TurnSetup {
         observer: &crash,
-        ..How::asking("write both", &person)
+        ..TurnSetup::asking("write both", &person)
     };
-    let ended = catch_unwind(AssertUnwindSafe(|| talk.tell(SCRIPT, how)));
+    let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(SCRIPT, how)));
     assert!(ended.is_err(), "it crashed");
     assert!(talk.is_running(), "and its turn was never ended");
     assert!(talk.messages().is_empty());
     talk
 }
 
-fn resuming(person: &Person) -> How<'_> {
-    How {
+fn resuming(person: &Person) -> TurnSetup<'_> {
+    TurnSetup {
         prompt: None,
-        ..How::asking("", person)
+        ..TurnSetup::asking("", person)
     }
 }
 
 #[test]
-fn a_turn_goes_on_after_the_last_stored_result() {
+fn a_turn_continues_after_the_last_stored_result() {
     for database in TestDatabase::each() {
         let talk = crashed(&database, true, "one");
         std::fs::remove_file(talk.copy().join("one.txt")).expect("written before the crash");
         let person = Person::absent();
-        let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+        let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
         assert_eq!(report.answer, "Done.");
         assert!(report.interrupted.expect("told").is_resumed);
         assert!(
@@ -86,7 +86,7 @@ fn another_question_ends_an_interrupted_turn_and_keeps_what_was_done() {
     let person = Person::absent();
     let script = "answers:\n- text: unused\n- text: I see.\n";
     let report = talk
-        .tell(script, How::asking("what happened?", &person))
+        .run_turn(script, TurnSetup::asking("what happened?", &person))
         .expect("answered");
     assert_eq!(
         report.answer, "I see.",
@@ -116,11 +116,11 @@ fn in_the_middle_of(database: &TestDatabase, is_repeatable: bool) -> Talk {
 }
 
 #[test]
-fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
+fn a_call_with_unknown_outcome_is_never_repeated_without_approval() {
     for database in TestDatabase::each() {
         let talk = in_the_middle_of(&database, false);
         let person = Person::absent();
-        let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+        let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
         assert_eq!(
             report.interrupted.expect("told").doubtful,
             ["builtin/file-write"]
@@ -137,12 +137,12 @@ fn a_doubtful_call_is_asked_about_and_never_repeated_unasked() {
     let database = TestDatabase::each().remove(0);
     let talk = in_the_middle_of(&database, false);
     let person = Person::saying(Approval::Once, Reply::Text("retry it".to_owned()));
-    talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+    talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
     assert!(talk.copy().join("one.txt").exists(), "it was asked for");
     let database = TestDatabase::each().remove(0);
     let talk = in_the_middle_of(&database, false);
     let person = Person::saying(Approval::Once, Reply::Text("assume it was done".to_owned()));
-    talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+    talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
     assert!(!talk.copy().join("one.txt").exists());
     assert!(
         talk.messages()[2]
@@ -164,20 +164,20 @@ impl Observer for CrashBefore {
 }
 
 #[test]
-fn a_call_that_is_to_be_made_again_is_made_whenever_that_is_cut_off_too() {
+fn a_retried_call_is_retried_after_another_interruption() {
     for database in TestDatabase::each() {
         let talk = in_the_middle_of(&database, false);
         let person = Person::saying(Approval::Once, Reply::Text("retry it".to_owned()));
         for _ in 0..2 {
-            let how = How {
+            let how = TurnSetup {
                 observer: &CrashBefore,
                 ..resuming(&person)
             };
-            let ended = catch_unwind(AssertUnwindSafe(|| talk.tell(SCRIPT, how)));
+            let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(SCRIPT, how)));
             assert!(ended.is_err(), "it crashed");
             assert!(!talk.copy().join("one.txt").exists());
         }
-        talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+        talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
         assert!(talk.copy().join("one.txt").exists(), "it was asked for");
         assert_eq!(person.asked.lock().expect("fine").len(), 1, "once");
         let outcomes: Vec<_> = talk.calls().iter().map(|call| call.outcome).collect();
@@ -190,7 +190,7 @@ fn a_call_that_may_be_repeated_is_run_again_without_a_question() {
     let database = TestDatabase::each().remove(0);
     let talk = in_the_middle_of(&database, true);
     let person = Person::absent();
-    let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+    let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
     assert!(report.interrupted.expect("told").doubtful.is_empty());
     assert!(person.asked.lock().expect("fine").is_empty());
     assert!(talk.copy().join("one.txt").exists());
@@ -213,15 +213,15 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
         after: true,
         call: "one",
     };
-    let how = How {
+    let how = TurnSetup {
         observer: &crash,
-        ..How::asking("write both", &person)
+        ..TurnSetup::asking("write both", &person)
     };
-    let ended = catch_unwind(AssertUnwindSafe(|| talk.tell(&script, how)));
+    let ended = catch_unwind(AssertUnwindSafe(|| talk.run_turn(&script, how)));
     assert!(ended.is_err() && talk.is_running(), "it crashed");
     let stored = database.ask("SELECT message FROM turn_steps");
     assert!(!format!("{stored:?}").contains(key), "{stored:?}");
-    talk.tell(&script, resuming(&person)).expect("resumed");
+    talk.run_turn(&script, resuming(&person)).expect("resumed");
     assert!(
         !talk.copy().join("two.txt").exists(),
         "it does not write a mask in place of the secret"
@@ -230,7 +230,7 @@ fn a_call_whose_secret_is_not_stored_does_not_run_after_a_crash() {
     // Without a crash the call runs as the model wrote it.
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
-    talk.tell(&script, How::asking("write both", &person))
+    talk.run_turn(&script, TurnSetup::asking("write both", &person))
         .expect("answered");
     let written = std::fs::read_to_string(talk.copy().join("two.txt")).expect("written");
     assert_eq!(written, format!("key {key}"));
@@ -261,7 +261,7 @@ fn a_turn_that_has_its_answer_is_ended_without_asking_again() {
         ));
     }
     let person = Person::absent();
-    let report = talk.tell(SCRIPT, resuming(&person)).expect("resumed");
+    let report = talk.run_turn(SCRIPT, resuming(&person)).expect("resumed");
     assert_eq!((report.answer.as_str(), report.steps), ("All done.", 0));
     assert_eq!(talk.roles(), [User, Assistant, Tool, Tool, Assistant]);
 }
@@ -271,7 +271,9 @@ fn without_an_interrupted_turn_there_is_nothing_to_resume() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    let error = talk.tell(SCRIPT, resuming(&person)).expect_err("nothing");
+    let error = talk
+        .run_turn(SCRIPT, resuming(&person))
+        .expect_err("nothing");
     assert!(matches!(error, TurnError::NothingToResume(_)), "{error}");
     assert!(talk.messages().is_empty());
 }

@@ -43,7 +43,7 @@ fn finish(ledger: &StoreLedger, id: ToolInvocationId, log: &str) -> Result<(), P
 }
 
 #[test]
-fn a_call_that_somebody_else_ended_cannot_be_ended_again() {
+fn a_call_ended_by_another_process_cannot_be_ended_again() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let ledger = StoreLedger::new(Arc::clone(&engine), None);

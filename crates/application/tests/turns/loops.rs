@@ -7,7 +7,7 @@ use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::{Approval, Reply};
 use cleveragents_tools::{Guards, PlanMode};
 
-use crate::support::{How, Person, Talk};
+use crate::support::{Person, Talk, TurnSetup};
 
 /// Writes a file, reads it with another in one answer, then reports it.
 const WORKING: &str = r"
@@ -27,7 +27,7 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
         let talk = Talk::new(&database);
         let person = Person::absent();
         let report = talk
-            .tell(WORKING, How::asking("make b.txt", &person))
+            .run_turn(WORKING, TurnSetup::asking("make b.txt", &person))
             .expect("answered");
         assert_eq!(report.answer, "Both are there.");
         assert_eq!((report.steps, report.calls.len()), (3, 3));
@@ -68,9 +68,9 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
         assert!(!talk.is_running());
 
         // The next turn receives all of it: the script answers by the number of earlier answers.
-        let again = talk.tell(
+        let again = talk.run_turn(
             &format!("{WORKING}- text: The fourth.\n"),
-            How::asking("and now?", &person),
+            TurnSetup::asking("and now?", &person),
         );
         assert_eq!(again.expect("answered").answer, "The fourth.");
         let view = talk.sandboxes.find("talk").expect("there");
@@ -79,21 +79,21 @@ fn a_turn_acts_in_the_sandbox_and_is_stored_whole() {
 }
 
 /// A conversation with the database that it needs, and its only call.
-struct Refused {
+struct RefusedCall {
     talk: Talk,
     call: cleveragents_domain::ToolInvocation,
     _database: TestDatabase,
 }
 
-fn refused(how: How<'_>, script: &str) -> Refused {
+fn refused(how: TurnSetup<'_>, script: &str) -> RefusedCall {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
-    let report = talk.tell(script, how).expect("the model goes on");
+    let report = talk.run_turn(script, how).expect("the model continues");
     assert_eq!(report.answer, "Then not.");
     let call = talk.calls().remove(0);
     assert_eq!(call.outcome, InvocationOutcome::Refused);
     assert!(report.calls[0].1.for_model().contains("refused"));
-    Refused {
+    RefusedCall {
         talk,
         call,
         _database: database,
@@ -107,10 +107,10 @@ answers:
 ";
 
 #[test]
-fn what_is_refused_does_not_run_and_the_model_goes_on() {
+fn a_refused_call_does_not_run_and_the_model_continues() {
     let person = Person::saying(Approval::Refused(None), Reply::Declined);
-    let asking = || How::asking("go", &person);
-    let denied = |rules| How { rules, ..asking() };
+    let asking = || TurnSetup::asking("go", &person);
+    let denied = |rules| TurnSetup { rules, ..asking() };
     let there = refused(denied("deny builtin/file-write"), WRITING);
     assert!(!there.talk.copy().join("b.txt").exists());
     assert_eq!(there.call.reason.as_deref(), Some("rule"));
@@ -118,18 +118,18 @@ fn what_is_refused_does_not_run_and_the_model_goes_on() {
         denylist: vec!["builtin/file-*".parse().expect("a pattern")],
         ..Guards::default()
     };
-    let there = refused(How { guards, ..asking() }, WRITING);
+    let there = refused(TurnSetup { guards, ..asking() }, WRITING);
     assert!(!there.talk.copy().join("b.txt").exists());
     let there = refused(denied("ask builtin/file-write"), WRITING);
     assert!(!there.talk.copy().join("b.txt").exists());
     assert_eq!(person.asked.lock().expect("fine").len(), 1);
-    let read_only = How {
+    let read_only = TurnSetup {
         mode: PlanMode::ReadOnly,
         ..asking()
     };
     let there = refused(read_only, WRITING);
     assert!(!there.talk.copy().join("b.txt").exists());
-    let nowhere = How {
+    let nowhere = TurnSetup {
         in_sandbox: false,
         ..asking()
     };
@@ -146,15 +146,15 @@ fn what_is_refused_does_not_run_and_the_model_goes_on() {
 }
 
 #[test]
-fn without_a_person_the_turn_ends_and_says_who_is_needed() {
+fn without_a_user_the_turn_ends_and_reports_the_missing_approval() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    let how = How {
+    let how = TurnSetup {
         rules: "ask builtin/file-write",
-        ..How::asking("go", &person)
+        ..TurnSetup::asking("go", &person)
     };
-    let error = talk.tell(WRITING, how).expect_err("no user is present");
+    let error = talk.run_turn(WRITING, how).expect_err("no user is present");
     assert!(matches!(error, TurnError::HumanNeeded { .. }), "{error}");
     assert!(!talk.copy().join("b.txt").exists());
     let messages = talk.messages();
@@ -167,28 +167,28 @@ fn without_a_person_the_turn_ends_and_says_who_is_needed() {
 }
 
 #[test]
-fn a_model_that_repeats_itself_is_told_and_then_stopped() {
+fn a_repeating_model_is_warned_and_then_stopped() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let script = "at_end: repeat_last\nanswers:\n- calls: [{name: builtin_S_file-read, arguments: {path: none.txt}}]\n";
     let person = Person::absent();
     let error = talk
-        .tell(script, How::asking("go", &person))
+        .run_turn(script, TurnSetup::asking("go", &person))
         .expect_err("stopped");
     assert!(matches!(error, TurnError::Stuck(_)), "{error}");
-    let told = talk
+    let reported = talk
         .messages()
         .iter()
         .any(|message| message.content.contains("Do something else"));
-    assert!(told);
-    let few = How {
+    assert!(reported);
+    let few = TurnSetup {
         settings: TurnSettings {
             max_steps: 2,
             ..TurnSettings::default()
         },
-        ..How::asking("again", &person)
+        ..TurnSetup::asking("again", &person)
     };
-    let error = talk.tell(script, few).expect_err("stopped");
+    let error = talk.run_turn(script, few).expect_err("stopped");
     assert!(matches!(error, TurnError::TooManySteps(2)), "{error}");
 }
 
@@ -198,9 +198,9 @@ fn a_failing_model_leaves_the_question_marked() {
     let talk = Talk::new(&database);
     let person = Person::absent();
     let error = talk
-        .tell(
+        .run_turn(
             "answers:\n- {text: never, failures: [{status: 400}, {status: 400}]}\n",
-            How::asking("go", &person),
+            TurnSetup::asking("go", &person),
         )
         .expect_err("no answer");
     assert!(matches!(error, TurnError::Model(_)), "{error}");
@@ -208,12 +208,15 @@ fn a_failing_model_leaves_the_question_marked() {
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0].state, MessageState::Failed);
     // The model does not receive it next time: the script still gives its first answer.
-    let report = talk.tell("answers:\n- text: hello\n", How::asking("again", &person));
+    let report = talk.run_turn(
+        "answers:\n- text: hello\n",
+        TurnSetup::asking("again", &person),
+    );
     assert_eq!(report.expect("answered").answer, "hello");
 }
 
 #[test]
-fn an_answer_that_is_not_whole_is_told_as_such() {
+fn an_incomplete_answer_is_reported() {
     for (answer, caveat) in [
         ("{text: Half, stop: max_tokens}", Some("token limit")),
         ("{text: Half, stop: content_filter}", Some("withheld")),
@@ -224,21 +227,25 @@ fn an_answer_that_is_not_whole_is_told_as_such() {
         let person = Person::absent();
         let script = format!("answers:\n- {answer}\n");
         let report = talk
-            .tell(&script, How::asking("go", &person))
+            .run_turn(&script, TurnSetup::asking("go", &person))
             .expect("answered");
-        let told: Vec<&str> = report.caveats().collect();
-        assert_eq!(told.len(), usize::from(caveat.is_some()), "{told:?}");
+        let reported: Vec<&str> = report.caveats().collect();
+        assert_eq!(
+            reported.len(),
+            usize::from(caveat.is_some()),
+            "{reported:?}"
+        );
         assert!(
-            told.join("").contains(caveat.unwrap_or_default()),
-            "{told:?}"
+            reported.join("").contains(caveat.unwrap_or_default()),
+            "{reported:?}"
         );
     }
 }
 
 /// Deletes the session as soon as the model is asked.
-struct Deleting(SessionService, SessionId);
+struct SessionDeleter(SessionService, SessionId);
 
-impl Observer for Deleting {
+impl Observer for SessionDeleter {
     fn event(&self, event: &AgentEvent) {
         if matches!(event, AgentEvent::ModelCall { .. }) {
             self.0.delete(self.1).expect("deleted");
@@ -251,10 +258,10 @@ fn a_session_that_is_deleted_during_a_turn_is_named_as_missing() {
     for database in TestDatabase::each() {
         let talk = Talk::new(&database);
         let person = Person::absent();
-        let observer = Deleting(talk.sessions.clone(), talk.session);
-        let mut how = How::asking("go", &person);
+        let observer = SessionDeleter(talk.sessions.clone(), talk.session);
+        let mut how = TurnSetup::asking("go", &person);
         how.observer = &observer;
-        let error = talk.tell(WORKING, how).expect_err("it is gone");
+        let error = talk.run_turn(WORKING, how).expect_err("it is gone");
         assert_eq!(error.code(), Code::SessionNotFound, "{error}");
     }
 }

@@ -9,7 +9,7 @@ use cleveragents_testkit::{TestDatabase, at_once};
 use cleveragents_tools::ToolName;
 use cleveragents_tools::ports::{Budget, BudgetRefusal, Reservation, Spending, SpendingLimits};
 
-use crate::support::{How, Person, Talk};
+use crate::support::{Person, Talk, TurnSetup};
 
 fn scope(limit: u64) -> SpendScope {
     SpendScope {
@@ -61,7 +61,7 @@ fn reserved<'b>(budget: &'b StoreBudget, spending: &Spending<'_>) -> Box<dyn Res
 }
 
 #[test]
-fn what_is_not_used_is_given_back_and_calls_are_counted() {
+fn unused_reservations_are_released_and_calls_are_counted() {
     let database = TestDatabase::each().remove(0);
     let engine = database.open();
     let budget = StoreBudget::new(Arc::clone(&engine), vec![scope(150)]);
@@ -167,7 +167,7 @@ fn a_limit_of_the_work_is_not_one_of_the_day() {
 }
 
 #[test]
-fn what_a_provider_does_not_count_is_taken_for_the_most_it_could_be() {
+fn uncounted_usage_is_charged_at_its_maximum() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
@@ -175,9 +175,9 @@ fn what_a_provider_does_not_count_is_taken_for_the_most_it_could_be() {
 answers:
 - {text: Done., usage: {input_tokens: 0, output_tokens: 0}}
 ";
-    let mut how = How::asking("go", &person);
+    let mut how = TurnSetup::asking("go", &person);
     how.scopes = vec![scope(1_000_000)];
-    let report = talk.tell(script, how).expect("answered");
+    let report = talk.run_turn(script, how).expect("answered");
     assert!(report.is_cost_partial, "it is not known");
     let used = talk
         .engine
@@ -188,19 +188,23 @@ answers:
 }
 
 #[test]
-fn a_limit_that_does_not_hold_for_want_of_a_price_is_told() {
+fn a_cost_limit_without_a_price_is_reported() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    for (price, limit, is_told) in [
+    for (price, limit, is_reported) in [
         ("", Some(MicroUsd(5)), true),
         ("", None, false),
         ("price: {input: 0, output: 0}\n", Some(MicroUsd(5)), false),
     ] {
         let script = format!("{price}at_end: repeat_last\nanswers:\n- {{text: Done.}}\n");
-        let mut how = How::asking("go", &person);
+        let mut how = TurnSetup::asking("go", &person);
         how.scopes = vec![SpendScope { limit, ..scope(0) }];
-        let report = talk.tell(&script, how).expect("answered");
-        assert_eq!(report.caveats().count(), usize::from(is_told), "{price}");
+        let report = talk.run_turn(&script, how).expect("answered");
+        assert_eq!(
+            report.caveats().count(),
+            usize::from(is_reported),
+            "{price}"
+        );
     }
 }

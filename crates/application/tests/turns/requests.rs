@@ -14,7 +14,7 @@ use cleveragents_tools::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{How, Person, Talk};
+use crate::support::{Person, Talk, TurnSetup};
 
 /// A model that records its requests.
 struct Spy {
@@ -42,9 +42,9 @@ impl Model for Spy {
 }
 
 /// A tool that answers with a fixed value.
-struct Fixed(ToolSpec, Value);
+struct FixedTool(ToolSpec, Value);
 
-impl Fixed {
+impl FixedTool {
     fn tool(name: &str, answer: Value) -> Arc<dyn Tool> {
         let spec = ToolSpec {
             name: name.parse().expect("a name"),
@@ -63,7 +63,7 @@ impl Fixed {
     }
 }
 
-impl Tool for Fixed {
+impl Tool for FixedTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -73,13 +73,13 @@ impl Tool for Fixed {
         _arguments: Value,
         _grounds: Grounds<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
-        Ok(Box::new(Ready(&self.1)))
+        Ok(Box::new(PreparedFixedCall(&self.1)))
     }
 }
 
-struct Ready<'a>(&'a Value);
+struct PreparedFixedCall<'a>(&'a Value);
 
-impl PreparedCall for Ready<'_> {
+impl PreparedCall for PreparedFixedCall<'_> {
     fn subjects(&self) -> Vec<Subject> {
         vec![Subject::Text(String::new())]
     }
@@ -104,9 +104,9 @@ fn spy(talk: &Talk, script: &str) -> (Arc<dyn Model>, Arc<Mutex<Vec<ChatRequest>
 fn servers() -> Vec<Arc<dyn Tool>> {
     let found = json!([{"name": "mcp_S_many-beta", "description": "b", "input_schema": {}}]);
     vec![
-        Fixed::tool("mcp/search-tools", found),
-        Fixed::tool("mcp/many-alpha", json!("a")),
-        Fixed::tool("mcp/many-beta", json!("b")),
+        FixedTool::tool("mcp/search-tools", found),
+        FixedTool::tool("mcp/many-alpha", json!("a")),
+        FixedTool::tool("mcp/many-beta", json!("b")),
     ]
 }
 
@@ -117,7 +117,7 @@ fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
         let talk = Talk::new(&database);
         let person = Person::absent();
         let how = |prompt| {
-            let mut how = How::asking(prompt, &person);
+            let mut how = TurnSetup::asking(prompt, &person);
             how.tools = servers();
             how.deferred = ["mcp/many-alpha", "mcp/many-beta"]
                 .map(|name| name.parse::<ToolName>().expect("a name"))
@@ -127,10 +127,10 @@ fn a_deferred_tool_is_declared_once_it_was_found_and_stays_declared() {
         let script = "answers:\n- calls: [{name: mcp_S_search-tools, arguments: {query: b}}]\n\
                       - calls: [{name: mcp_S_many-beta, arguments: {}}]\n- text: Done.\n- text: Again.\n";
         let (model, asked) = spy(&talk, script);
-        talk.tell_to(Arc::clone(&model), how("go"))
+        talk.run_turn_with(Arc::clone(&model), how("go"))
             .expect("answered");
         // Another turn, as another process would take it.
-        talk.tell_to(model, how("more")).expect("answered");
+        talk.run_turn_with(model, how("more")).expect("answered");
         let asked = asked.lock().expect("fine");
         let declared = |index: usize| -> Vec<String> {
             let tools = asked[index].tools.iter();
@@ -166,9 +166,9 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
     let talk = Talk::new(&database);
     let person = Person::absent();
     let how = |prompt, count: usize| {
-        let mut how = How::asking(prompt, &person);
+        let mut how = TurnSetup::asking(prompt, &person);
         how.tools = (0..count)
-            .map(|number| Fixed::tool(&format!("mcp/many-t{number:03}"), json!("done")))
+            .map(|number| FixedTool::tool(&format!("mcp/many-t{number:03}"), json!("done")))
             .collect();
         how
     };
@@ -179,7 +179,7 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
     );
     let (model, asked) = spy(&talk, &script);
     let report = talk
-        .tell_to(Arc::clone(&model), how("go", 200))
+        .run_turn_with(Arc::clone(&model), how("go", 200))
         .expect("answered");
     assert!(
         report
@@ -189,7 +189,8 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
         "{:?}",
         report.calls
     );
-    talk.tell_to(model, how("more", 200)).expect("answered");
+    talk.run_turn_with(model, how("more", 200))
+        .expect("answered");
     let all = declared(&asked.lock().expect("fine"));
     assert_eq!(all.len(), 4);
     assert!(all.iter().all(|names| names.len() <= 40));
@@ -209,7 +210,7 @@ fn tools_above_the_limit_of_the_model_are_found_by_searching() {
     }
     // Up to the limit all tools are declared at once.
     let (model, asked) = spy(&talk, &format!("{limited}- text: Done.\n"));
-    talk.tell_to(model, how("few", 20)).expect("answered");
+    talk.run_turn_with(model, how("few", 20)).expect("answered");
     let names = declared(&asked.lock().expect("fine")).remove(0);
     assert!(names.contains(&"mcp_S_many-t019".to_owned()));
     assert!(!names.contains(&"search_tools".to_owned()));
@@ -220,9 +221,9 @@ fn found_tools_never_exceed_the_limit_of_the_model() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    let mut how = How::asking("go", &person);
+    let mut how = TurnSetup::asking("go", &person);
     how.tools = (0..100)
-        .map(|number| Fixed::tool(&format!("mcp/many-t{number:03}"), json!("done")))
+        .map(|number| FixedTool::tool(&format!("mcp/many-t{number:03}"), json!("done")))
         .collect();
     how.settings.max_steps = 100;
     let mut script = "capabilities: {max_tools: 40}\nanswers:\n".to_owned();
@@ -236,7 +237,7 @@ fn found_tools_never_exceed_the_limit_of_the_model() {
     }
     script.push_str("- text: Done.\n");
     let (model, asked) = spy(&talk, &script);
-    talk.tell_to(model, how).expect("answered");
+    talk.run_turn_with(model, how).expect("answered");
     let all = declared(&asked.lock().expect("fine"));
     let last = all.last().expect("questions");
     assert_eq!((all.len(), last.len()), (41, 40));
@@ -262,10 +263,10 @@ fn limits_come_from_the_model_and_options_are_passed_on() {
             &talk,
             &format!("{limit}\nat_end: repeat_last\nanswers:\n- text: ok\n"),
         );
-        let mut how = How::asking("go", &person);
+        let mut how = TurnSetup::asking("go", &person);
         how.settings.max_output_tokens = configured;
         how.settings.options.insert("top_p".to_owned(), json!(0.5));
-        talk.tell_to(model, how).expect("answered");
+        talk.run_turn_with(model, how).expect("answered");
         let asked = asked.lock().expect("fine");
         assert_eq!(
             asked[0].max_output_tokens,
@@ -290,8 +291,8 @@ fn a_conversation_is_cut_to_the_longest_input_of_the_model() {
         );
         let (model, asked) = spy(&talk, &script);
         for _ in 0..6 {
-            let told = talk.tell_to(Arc::clone(&model), How::asking("go", &person));
-            told.expect("answered");
+            let reported = talk.run_turn_with(Arc::clone(&model), TurnSetup::asking("go", &person));
+            reported.expect("answered");
         }
         let asked = asked.lock().expect("fine");
         let is_summary =
@@ -308,12 +309,12 @@ fn a_small_budget_asks_for_a_shorter_answer_instead_of_none() {
     // 1000 dollars a million: 32,000 tokens are 32 dollars, 8,192 are 8.
     let script = "price: {input: 0, output: 1000}\ncapabilities: {max_output: 100000}\nanswers:\n- text: ok\n";
     let (model, asked) = spy(&talk, script);
-    let mut how = How::asking("go", &person);
+    let mut how = TurnSetup::asking("go", &person);
     how.scopes = vec![SpendScope {
         name: "session test".to_owned(),
         limit: Some(MicroUsd(10_000_000)),
     }];
-    talk.tell_to(model, how).expect("answered");
+    talk.run_turn_with(model, how).expect("answered");
     assert_eq!(
         asked.lock().expect("fine")[0].max_output_tokens,
         Some(8_192)
@@ -322,9 +323,9 @@ fn a_small_budget_asks_for_a_shorter_answer_instead_of_none() {
 
 /// Records events.
 #[derive(Default)]
-struct Shown(Mutex<Vec<String>>);
+struct EventLog(Mutex<Vec<String>>);
 
-impl Observer for Shown {
+impl Observer for EventLog {
     fn event(&self, event: &AgentEvent) {
         let line = match event {
             AgentEvent::Text { text, .. } => text.clone(),
@@ -344,12 +345,12 @@ fn a_cut_answer_restarts_and_its_cost_is_not_whole() {
     let database = TestDatabase::each().remove(0);
     let talk = Talk::new(&database);
     let person = Person::absent();
-    let shown = Shown::default();
-    let mut how = How::asking("go", &person);
+    let shown = EventLog::default();
+    let mut how = TurnSetup::asking("go", &person);
     how.observer = &shown;
     let script = "price: {input: 1, output: 1}\nanswers:\n\
                   - {text: abcdef, chunk: 2, failures: [{status: 503}, {cut_after: 4}]}\n";
-    let report = talk.tell(script, how).expect("answered");
+    let report = talk.run_turn(script, how).expect("answered");
     assert_eq!(report.answer, "abcdef");
     let shown = shown.0.lock().expect("fine").concat();
     assert_eq!(shown, "[1 false]abcd[2 true]abcdef");
@@ -370,9 +371,9 @@ fn models_are_offered_short_names_and_in_a_read_only_phase_what_only_reads() {
     let person = Person::absent();
     let script = "answers:\n- calls: [{name: git, arguments: {command: commit, message: x}}]\n- text: Done.\n";
     let (model, asked) = spy(&talk, script);
-    let mut how = How::asking("go", &person);
+    let mut how = TurnSetup::asking("go", &person);
     how.mode = PlanMode::Normal(Phase::Strategize);
-    let report = talk.tell_to(model, how).expect("answered");
+    let report = talk.run_turn_with(model, how).expect("answered");
     let (_, outcome) = &report.calls[0];
     assert!(outcome.for_model().contains("`git commit` makes changes"));
     let asked = asked.lock().expect("fine");
@@ -397,10 +398,10 @@ fn a_call_that_was_cut_is_answered_with_what_to_do() {
     let script = "answers:\n- calls: [{name: write_file, raw_arguments: '{\"path\": \"a.txt\", \"content\": \"lon'}]\n  \
                   stop: max_tokens\n  usage: {output_tokens: 8192}\n- text: Done.\n";
     let (model, asked) = spy(&talk, script);
-    talk.tell_to(model, How::asking("go", &person))
+    talk.run_turn_with(model, TurnSetup::asking("go", &person))
         .expect("answered");
     let asked = asked.lock().expect("fine");
-    let told = format!("{:?}", asked[1].messages);
+    let reported = format!("{:?}", asked[1].messages);
     let wanted = "Cut at 8192 tokens; the call did not run. Write the file in parts";
-    assert!(told.contains(wanted), "{told}");
+    assert!(reported.contains(wanted), "{reported}");
 }

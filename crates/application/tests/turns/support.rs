@@ -74,7 +74,7 @@ pub(crate) struct Talk {
 }
 
 /// The options of a turn, besides the script.
-pub(crate) struct How<'a> {
+pub(crate) struct TurnSetup<'a> {
     pub(crate) prompt: Option<&'a str>,
     pub(crate) person: &'a Person,
     pub(crate) observer: &'a dyn Observer,
@@ -90,7 +90,7 @@ pub(crate) struct How<'a> {
     pub(crate) deferred: BTreeSet<ToolName>,
 }
 
-impl<'a> How<'a> {
+impl<'a> TurnSetup<'a> {
     pub(crate) fn asking(prompt: &'a str, person: &'a Person) -> Self {
         Self {
             prompt: Some(prompt),
@@ -171,15 +171,19 @@ impl Talk {
         SandboxWorkspace::new(self.sandboxes.clone(), open, WhenMissing::Warn).expect("a workspace")
     }
 
-    pub(crate) fn tell(&self, script: &str, how: How<'_>) -> Result<TurnReport, TurnError> {
-        self.tell_to(self.script(script), how)
+    pub(crate) fn run_turn(
+        &self,
+        script: &str,
+        how: TurnSetup<'_>,
+    ) -> Result<TurnReport, TurnError> {
+        self.run_turn_with(self.script(script), how)
     }
 
     /// The same with a model that was opened already.
-    pub(crate) fn tell_to(
+    pub(crate) fn run_turn_with(
         &self,
         model: Arc<dyn Model>,
-        how: How<'_>,
+        how: TurnSetup<'_>,
     ) -> Result<TurnReport, TurnError> {
         let mut registry = ToolService::new(Arc::clone(&self.engine))
             .registry(&|_| None)

@@ -231,7 +231,7 @@ pub(crate) struct SandboxApply {
     /// Only show what would happen
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How to add the result to a git branch
+    /// Form of the result on a git branch
     #[arg(long = "as", value_enum, default_value_t = ApplyAs::Commit, value_name = "FORM")]
     pub(crate) form: ApplyAs,
     /// Commit message

@@ -59,7 +59,7 @@ pub(crate) struct Serve {
     /// Maximum number of concurrent turns, plans and operations
     #[arg(long, value_name = "N")]
     pub(crate) max_running: Option<String>,
-    /// How long to wait for running work at shutdown
+    /// Maximum wait for running work at shutdown
     #[arg(long, value_name = "SECONDS")]
     pub(crate) drain_seconds: Option<String>,
     /// Allow requests to private network addresses on behalf of callers

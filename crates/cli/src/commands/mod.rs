@@ -12,10 +12,10 @@ pub(crate) mod definition;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod init;
+pub(crate) mod interactive;
 pub(crate) mod invariant;
 pub(crate) mod mcp;
 pub(crate) mod model;
-pub(crate) mod observed;
 pub(crate) mod permission;
 pub(crate) mod plan;
 pub(crate) mod project;
@@ -51,7 +51,7 @@ use crate::arguments::{
     Session, Token, Tool,
 };
 use crate::context::Context;
-use crate::output::{Care, Cell, CommandError, Report, Target};
+use crate::output::{Cell, CommandError, Report, Target, WriteMode};
 
 pub(crate) use plan::lifecycle::worker_starter;
 pub(crate) use safety::safety_in_force;
@@ -257,7 +257,7 @@ pub(crate) fn write_and_report(
 ) -> Result<Report, CommandError> {
     let target = Target {
         path: path.to_owned(),
-        care: Care::Plain,
+        care: WriteMode::Plain,
     };
     let report = report.with_file(document, target);
     report.place_document()?;

@@ -16,7 +16,7 @@ use crate::output::{console, visible_lines};
 /// Interval in milliseconds at which an open question checks for cancellation.
 const LOOK: i64 = 100;
 
-/// How long the keyboard must be idle after a question was printed before an answer is read.
+/// Time for which the keyboard must be idle after a question before an answer is read.
 /// Shorter than the time to read a question, and longer than the gap between two keys while typing.
 const REST: Duration = Duration::from_millis(250);
 

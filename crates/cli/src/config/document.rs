@@ -16,7 +16,6 @@ use super::value::Value;
 pub(crate) enum Owner {
     /// The user; the file is in the home folder.
     User,
-    /// A project.
     Project,
 }
 
@@ -47,7 +46,7 @@ impl LoadedFile {
             path: path.to_owned(),
             values: BTreeMap::new(),
         };
-        let mut reader = Reader {
+        let mut reader = DocumentReader {
             path,
             text: &text,
             owner,
@@ -70,14 +69,14 @@ impl LoadedFile {
     }
 }
 
-struct Reader<'a> {
+struct DocumentReader<'a> {
     path: &'a Path,
     text: &'a str,
     owner: Owner,
     loaded: &'a mut LoadedFile,
 }
 
-impl Reader<'_> {
+impl DocumentReader<'_> {
     /// Reads a table; `[a.b]`, `a.b = …` and `a = { b = … }` all name the same key.
     fn table(&mut self, table: &dyn TableLike, prefix: &str) -> Result<(), Error> {
         for (name, item) in table.iter() {

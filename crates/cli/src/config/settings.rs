@@ -109,7 +109,6 @@ impl Settings {
         self.budget_per_day
     }
 
-    /// The URL of the database.
     pub fn database_url(&self) -> &str {
         &self.database_url
     }
@@ -139,7 +138,6 @@ impl Settings {
         self.events_days
     }
 
-    /// Default actor.
     pub fn actor_default(&self) -> Option<&str> {
         let mut defaults = self.actor_defaults.iter();
         let general = defaults.find(|(key, _)| key.name == keys::ACTOR_GENERAL.name)?;
@@ -184,7 +182,6 @@ impl Settings {
         defaults.map(|(key, actor)| (*key, actor.as_str()))
     }
 
-    /// Default model.
     pub const fn model_default(&self) -> Option<&ModelName> {
         self.model_default.as_ref()
     }

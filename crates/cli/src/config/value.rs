@@ -10,7 +10,6 @@ use serde::Serialize;
 pub enum Value {
     /// Text, a name or one of a list of words.
     Text(String),
-    /// An integer.
     Integer(u64),
     /// A boolean.
     Flag(bool),

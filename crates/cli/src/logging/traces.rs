@@ -19,7 +19,7 @@ const WAITING: usize = 8_192;
 /// Maximum number of spans in a request.
 const BATCH: usize = 512;
 
-/// How long spans are collected before they are sent.
+/// Interval at which collected spans are sent.
 const GATHERED: Duration = Duration::from_secs(1);
 
 /// Timeout of a request to the collector.
@@ -31,14 +31,14 @@ const AT_THE_END: Duration = Duration::from_secs(3);
 /// The OpenTelemetry variable with headers for the collector, such as a key.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 
-enum Message {
+enum TraceMessage {
     Span(Box<FinishedSpan>),
     /// Sends everything queued before it, then confirms.
     Flush(SyncSender<()>),
 }
 
 /// Sends traces until it is dropped, and then the remaining ones.
-pub(super) struct Traces(SyncSender<Message>);
+pub(super) struct Traces(SyncSender<TraceMessage>);
 
 impl Traces {
     /// Starts to send to the collector at an address. The second value accepts spans and never blocks.
@@ -56,7 +56,7 @@ impl Traces {
         let sink = sender.clone();
         let send = move |span| {
             // If the queue is full the span is dropped: nothing waits for a collector.
-            let _full = sink.try_send(Message::Span(Box::new(span)));
+            let _full = sink.try_send(TraceMessage::Span(Box::new(span)));
         };
         Ok((Self(sender), send))
     }
@@ -64,8 +64,8 @@ impl Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        let (told, waiting) = sync_channel(1);
-        if self.0.try_send(Message::Flush(told)).is_ok() {
+        let (reported, waiting) = sync_channel(1);
+        if self.0.try_send(TraceMessage::Flush(reported)).is_ok() {
             let _in_time = waiting.recv_timeout(AT_THE_END);
         }
     }
@@ -111,7 +111,7 @@ impl Collector {
     }
 
     /// Sends spans in batches.
-    fn send_all(&self, spans: &Receiver<Message>) {
+    fn send_all(&self, spans: &Receiver<TraceMessage>) {
         let mut batch: Vec<FinishedSpan> = Vec::new();
         let mut since = Instant::now();
         let mut is_taken = true;
@@ -129,7 +129,7 @@ impl Collector {
             };
             let mut waiting = None;
             match next {
-                Ok(Message::Span(span)) => {
+                Ok(TraceMessage::Span(span)) => {
                     if batch.is_empty() {
                         since = Instant::now();
                     }
@@ -138,7 +138,7 @@ impl Collector {
                         continue;
                     }
                 }
-                Ok(Message::Flush(told)) => waiting = Some(told),
+                Ok(TraceMessage::Flush(reported)) => waiting = Some(reported),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -150,9 +150,9 @@ impl Collector {
                 is_taken = sent.is_ok();
                 batch.clear();
             }
-            if let Some(told) = waiting {
+            if let Some(reported) = waiting {
                 // The waiting thread may have timed out.
-                let _heard = told.try_send(());
+                let _received = reported.try_send(());
             }
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::block::{Block, Entry, Panel, Table};
 use super::cell::Cell;
-use super::grid::{Frame, Grid, Piece, RowWriter, repeat};
+use super::grid::{Frame, Grid, RowWriter, StyledText, repeat};
 use super::layout::{fit, truncate, width};
 use super::paint::{Paint, Tone};
 use super::visible::{visible, visible_lines};
@@ -155,7 +155,7 @@ impl Rich {
             self.paint.write(out, Tone::Frame, "── ")?;
             self.paint.write(out, Tone::Title, &heading)?;
             let mut used = 3 + width(&heading);
-            for fact in entry.facts.iter().map(Piece::from) {
+            for fact in entry.facts.iter().map(StyledText::from) {
                 out.write_all(b"  ")?;
                 self.paint.write(out, fact.tone, &fact.text)?;
                 used += 2 + fact.width;
@@ -229,7 +229,7 @@ fn empty(text: &str) -> Grid {
     Grid {
         aligns: vec![super::block::Align::Left],
         headings: Vec::new(),
-        rows: vec![vec![Piece::new(visible(text), Tone::Muted)]],
+        rows: vec![vec![StyledText::new(visible(text), Tone::Muted)]],
     }
 }
 

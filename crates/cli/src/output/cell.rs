@@ -17,7 +17,6 @@ pub enum Cell {
     Text(String),
     /// An id or a prefix of one.
     Id(String),
-    /// A count.
     Count(u64),
     /// A size in bytes.
     Bytes(u64),

@@ -106,15 +106,15 @@ fn print(text: &str) {
 
 /// Buffers log lines until the guard is dropped: a question is on the screen.
 #[must_use = "lines are kept until this is dropped"]
-pub(crate) fn hold() -> Hold {
+pub(crate) fn hold() -> BufferedOutput {
     console().holders += 1;
-    Hold
+    BufferedOutput
 }
 
 /// Prints the buffered lines when it is dropped.
-pub(crate) struct Hold;
+pub(crate) struct BufferedOutput;
 
-impl Drop for Hold {
+impl Drop for BufferedOutput {
     fn drop(&mut self) {
         let kept = {
             let mut console = console();

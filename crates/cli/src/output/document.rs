@@ -26,12 +26,12 @@ pub(crate) struct Document {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Target {
     pub(crate) path: PathBuf,
-    pub(crate) care: Care,
+    pub(crate) care: WriteMode,
 }
 
-/// How a file is written.
+/// Treatment of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Care {
+pub(crate) enum WriteMode {
     /// Directly: a drawing is easily created again.
     Plain,
     /// Atomically; fails if the file exists.
@@ -43,7 +43,7 @@ pub(crate) enum Care {
 impl Target {
     /// Refuses an existing file that must not be replaced.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
-        if self.care == Care::New && self.path.exists() {
+        if self.care == WriteMode::New && self.path.exists() {
             return Err(exists(&self.path));
         }
         Ok(())
@@ -72,7 +72,7 @@ impl Target {
         let temporary = out.into_inner().map_err(|error| failure(error.error()))?;
         let synced = temporary.as_file().sync_all();
         synced.map_err(|error| failure(&error))?;
-        let placed = if self.care == Care::New {
+        let placed = if self.care == WriteMode::New {
             temporary.persist_noclobber(path)
         } else {
             temporary.persist(path)
@@ -109,7 +109,7 @@ impl Document {
         let Some(target) = &self.file else {
             return Ok(());
         };
-        if target.care == Care::Plain {
+        if target.care == WriteMode::Plain {
             return write_file(&target.path, &self.content);
         }
         target.fill(|out| {

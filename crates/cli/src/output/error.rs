@@ -204,13 +204,13 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("open the store")]
-    struct Outer(#[source] Middle);
+    struct OuterError(#[source] MiddleError);
 
     #[derive(Debug, thiserror::Error)]
     #[error("read page 3")]
-    struct Middle(#[source] std::io::Error);
+    struct MiddleError(#[source] std::io::Error);
 
-    impl Diagnose for Outer {
+    impl Diagnose for OuterError {
         fn code(&self) -> Code {
             Code::DatabaseUnavailable
         }
@@ -224,7 +224,9 @@ mod tests {
 
     #[test]
     fn a_diagnosed_error_keeps_its_code_hint_details_and_whole_chain() {
-        let error = CommandError::from(Outer(Middle(std::io::Error::other("disk on fire"))));
+        let error = CommandError::from(OuterError(MiddleError(std::io::Error::other(
+            "disk on fire",
+        ))));
         assert_eq!(error.exit_code(), 1);
         assert_eq!(error.causes(), ["read page 3", "disk on fire"]);
         assert_eq!(

@@ -7,7 +7,7 @@ use cleveragents_domain::Code;
 use serde_json::json;
 
 use super::error::CommandError;
-use super::surface::Surface;
+use super::standard_streams::StandardStreams;
 
 /// Output format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
@@ -51,7 +51,7 @@ impl Format {
     }
 
     /// The default: `rich` on a terminal that supports it, `plain` otherwise.
-    pub const fn automatic(surface: &Surface) -> Self {
+    pub const fn automatic(surface: &StandardStreams) -> Self {
         if surface.stdout_is_terminal {
             Self::Rich.within(surface)
         } else {
@@ -60,7 +60,7 @@ impl Format {
     }
 
     /// This format, or the nearest one that the terminal supports.
-    const fn within(self, surface: &Surface) -> Self {
+    const fn within(self, surface: &StandardStreams) -> Self {
         match self {
             Self::Rich | Self::Color if surface.stdout_is_terminal && surface.is_dumb => {
                 Self::Plain
@@ -100,7 +100,7 @@ pub fn choose(
     flag: Option<Format>,
     environment: Option<&str>,
     configured: Option<&str>,
-    surface: &Surface,
+    surface: &StandardStreams,
 ) -> Result<Format, CommandError> {
     if let Some(format) = flag {
         return Ok(format);
@@ -133,11 +133,11 @@ pub fn choose(
 #[cfg(test)]
 mod tests {
     use super::{Format, choose};
-    use crate::output::Surface;
+    use crate::output::StandardStreams;
     use clap::ValueEnum as _;
     use cleveragents_domain::Code;
 
-    const TERMINAL: Surface = Surface {
+    const TERMINAL: StandardStreams = StandardStreams {
         stdout_is_terminal: true,
         stderr_is_terminal: true,
         is_dumb: false,
@@ -151,7 +151,7 @@ mod tests {
         let chosen = |flag, environment, configured, surface| {
             choose(flag, environment, configured, surface).expect("known formats")
         };
-        let pipe = Surface {
+        let pipe = StandardStreams {
             stdout_is_terminal: false,
             ..TERMINAL
         };
@@ -174,11 +174,11 @@ mod tests {
 
     #[test]
     fn rich_falls_back_on_a_terminal_that_cannot_show_it() {
-        let dumb = Surface {
+        let dumb = StandardStreams {
             is_dumb: true,
             ..TERMINAL
         };
-        let ascii = Surface {
+        let ascii = StandardStreams {
             shows_unicode: false,
             ..TERMINAL
         };

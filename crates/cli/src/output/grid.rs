@@ -13,7 +13,7 @@ use super::visible::{visible, visible_lines};
 
 /// A value as it is written.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct StyledText {
     pub(crate) text: String,
     pub(crate) tone: Tone,
     /// Width of its widest line, in columns.
@@ -21,7 +21,7 @@ pub(crate) struct Piece {
     is_one_line: bool,
 }
 
-impl Piece {
+impl StyledText {
     pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
         let text = text.into();
         Self {
@@ -33,7 +33,7 @@ impl Piece {
     }
 }
 
-impl From<&Cell> for Piece {
+impl From<&Cell> for StyledText {
     fn from(cell: &Cell) -> Self {
         Self::new(cell.text(), cell.tone())
     }
@@ -58,8 +58,8 @@ impl Frame {
 #[derive(Debug)]
 pub(crate) struct Grid {
     pub(crate) aligns: Vec<Align>,
-    pub(crate) headings: Vec<Piece>,
-    pub(crate) rows: Vec<Vec<Piece>>,
+    pub(crate) headings: Vec<StyledText>,
+    pub(crate) rows: Vec<Vec<StyledText>>,
 }
 
 impl Grid {
@@ -70,12 +70,12 @@ impl Grid {
             headings: table
                 .columns
                 .iter()
-                .map(|(heading, _)| Piece::new(visible(heading), Tone::Label))
+                .map(|(heading, _)| StyledText::new(visible(heading), Tone::Label))
                 .collect(),
             rows: table
                 .rows
                 .iter()
-                .map(|row| row.iter().map(Piece::from).collect())
+                .map(|row| row.iter().map(StyledText::from).collect())
                 .collect(),
         }
     }
@@ -84,7 +84,7 @@ impl Grid {
     pub(crate) fn of_panel(panel: &Panel, colon: &str) -> Self {
         let row = |(label, value): &(String, Cell)| {
             let label = format!("{}{colon}", visible(label));
-            vec![Piece::new(label, Tone::Label), Piece::from(value)]
+            vec![StyledText::new(label, Tone::Label), StyledText::from(value)]
         };
         Self {
             aligns: vec![Align::Left; 2],
@@ -99,12 +99,12 @@ impl Grid {
             let facts: Vec<String> = entry.facts.iter().map(Cell::text).collect();
             let body = visible_lines(&entry.body).replace('\t', "    ");
             vec![
-                Piece::new(visible(&entry.heading), Tone::Title),
-                Piece::new(facts.join("\n"), Tone::Muted),
-                Piece::new(body, Tone::Plain),
+                StyledText::new(visible(&entry.heading), Tone::Title),
+                StyledText::new(facts.join("\n"), Tone::Muted),
+                StyledText::new(body, Tone::Plain),
             ]
         };
-        let heading = |text: &str| Piece::new(text, Tone::Label);
+        let heading = |text: &str| StyledText::new(text, Tone::Label);
         Self {
             aligns: vec![Align::Left; 3],
             headings: vec![heading("From"), heading("Facts"), heading("Text")],
@@ -137,8 +137,9 @@ pub(crate) struct RowWriter<'a> {
 
 impl RowWriter<'_> {
     /// Writes one row, over several lines when a value is wider than its column.
-    pub(crate) fn write(&self, out: &mut dyn Write, row: &[Piece]) -> io::Result<()> {
-        let fits = |(piece, width): (&Piece, &usize)| piece.is_one_line && piece.width <= *width;
+    pub(crate) fn write(&self, out: &mut dyn Write, row: &[StyledText]) -> io::Result<()> {
+        let fits =
+            |(piece, width): (&StyledText, &usize)| piece.is_one_line && piece.width <= *width;
         if row.iter().zip(self.widths).all(fits) {
             let value = |column: usize| row.get(column).map(|piece| (&*piece.text, piece.width));
             return self.line(out, row, value);
@@ -162,7 +163,7 @@ impl RowWriter<'_> {
     fn line<'t>(
         &self,
         out: &mut dyn Write,
-        row: &[Piece],
+        row: &[StyledText],
         value: impl Fn(usize) -> Option<(&'t str, usize)>,
     ) -> io::Result<()> {
         self.paint.write(out, Tone::Frame, self.frame.left)?;

@@ -24,8 +24,8 @@ mod printer;
 mod progress;
 mod report;
 mod sequential;
+mod standard_streams;
 mod suggestion;
-mod surface;
 mod timing;
 mod visible;
 
@@ -34,7 +34,7 @@ mod samples;
 #[cfg(test)]
 mod snapshots;
 
-pub(crate) use document::{Care, Target, path_text};
+pub(crate) use document::{Target, WriteMode, path_text};
 pub(crate) use layout::{truncate, width};
 pub(crate) use live::{write_err, write_out};
 pub(crate) use markdown::Markdown;
@@ -48,6 +48,6 @@ pub use format::{Format, UnknownFormat, choose};
 pub use printer::Printer;
 pub use progress::Progress;
 pub use report::{Level, Report, Status};
-pub use surface::Surface;
+pub use standard_streams::StandardStreams;
 pub use timing::Timing;
 pub use visible::{visible, visible_lines};

@@ -9,7 +9,6 @@ use owo_colors::{OwoColorize as _, Style};
 pub(crate) enum Tone {
     /// No colour.
     Plain,
-    /// An id.
     Id,
     /// Less important text.
     Muted,

@@ -10,7 +10,7 @@ use super::format::Format;
 use super::paint::{Paint, Tone};
 use super::report::{Level, Report};
 use super::sequential::Sequential;
-use super::surface::Surface;
+use super::standard_streams::StandardStreams;
 use super::timing::Timing;
 use super::visible::visible_lines;
 
@@ -30,7 +30,7 @@ impl Printer {
     ///
     /// `rich` is coloured on a terminal, `color` always, the others never; `NO_COLOR` takes
     /// precedence.
-    pub fn new(format: Format, surface: &Surface) -> Self {
+    pub fn new(format: Format, surface: &StandardStreams) -> Self {
         let coloured = |is_terminal: bool| match format {
             Format::Color => !surface.forbids_colour,
             Format::Rich => is_terminal && !surface.is_dumb && !surface.forbids_colour,

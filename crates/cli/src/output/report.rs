@@ -21,13 +21,12 @@ pub enum Level {
     Info,
     /// Confirmation of a completed operation.
     Ok,
-    /// Warning.
     Warn,
     /// Failure.
     Error,
 }
 
-/// How the command ended.
+/// Result of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -249,7 +248,7 @@ impl Report {
         self
     }
 
-    /// How the command ended.
+    /// Result of the command.
     pub fn status(&self) -> Status {
         if self.failure.is_some() {
             Status::Error

@@ -6,11 +6,12 @@ use cleveragents_domain::{Code, MicroUsd, Timestamp};
 use serde_json::json;
 
 use super::{
-    Align, Cell, CommandError, Entry, Format, Panel, Printer, Report, Surface, Table, Timing,
+    Align, Cell, CommandError, Entry, Format, Panel, Printer, Report, StandardStreams, Table,
+    Timing,
 };
 
 /// A terminal of eighty columns.
-pub(crate) const TERMINAL: Surface = Surface {
+pub(crate) const TERMINAL: StandardStreams = StandardStreams {
     stdout_is_terminal: true,
     stderr_is_terminal: true,
     is_dumb: false,
@@ -19,8 +20,7 @@ pub(crate) const TERMINAL: Surface = Surface {
     width: 80,
 };
 
-/// A pipe.
-pub(crate) const PIPE: Surface = Surface {
+pub(crate) const PIPE: StandardStreams = StandardStreams {
     stdout_is_terminal: false,
     stderr_is_terminal: false,
     ..TERMINAL
@@ -97,7 +97,11 @@ pub(crate) fn error() -> CommandError {
 }
 
 /// The output of a report: standard output and standard error.
-pub(crate) fn printed(report: &Report, format: Format, surface: &Surface) -> (String, String) {
+pub(crate) fn printed(
+    report: &Report,
+    format: Format,
+    surface: &StandardStreams,
+) -> (String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     Printer::new(format, surface)
         .report(report, TIMING, &mut out, &mut err)
@@ -112,7 +116,7 @@ pub(crate) fn printed(report: &Report, format: Format, surface: &Surface) -> (St
 pub(crate) fn printed_error(
     error: &CommandError,
     format: Format,
-    surface: &Surface,
+    surface: &StandardStreams,
 ) -> (String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     Printer::new(format, surface)

@@ -8,10 +8,12 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
 use super::samples::{PIPE, TERMINAL, TIMING, error, printed, printed_error, report};
-use super::{Align, Cell, CommandError, Entry, Format, Panel, Printer, Report, Surface, Table};
+use super::{
+    Align, Cell, CommandError, Entry, Format, Panel, Printer, Report, StandardStreams, Table,
+};
 
 /// Both streams of a report, with escape characters made visible.
-fn shown(format: Format, surface: &Surface) -> String {
+fn shown(format: Format, surface: &StandardStreams) -> String {
     let (out, err) = printed(&report(), format, surface);
     format!("{out}--- stderr\n{err}").replace('\u{1b}', "␛")
 }
@@ -62,15 +64,15 @@ fn an_error_in_each_format() {
 
 #[test]
 fn colours_are_written_only_where_they_are_wanted() {
-    let forbidden = Surface {
+    let forbidden = StandardStreams {
         forbids_colour: true,
         ..TERMINAL
     };
-    let dumb = Surface {
+    let dumb = StandardStreams {
         is_dumb: true,
         ..TERMINAL
     };
-    let is_coloured = |format, surface: &Surface| {
+    let is_coloured = |format, surface: &StandardStreams| {
         let (out, err) = printed(&report(), format, surface);
         (out.contains('\u{1b}'), err.contains('\u{1b}'))
     };
@@ -84,7 +86,7 @@ fn colours_are_written_only_where_they_are_wanted() {
     for format in [Format::Plain, Format::Table, Format::Json, Format::Yaml] {
         assert_eq!(is_coloured(format, &TERMINAL), (false, false), "{format}");
     }
-    let error_only = Surface {
+    let error_only = StandardStreams {
         stdout_is_terminal: false,
         ..TERMINAL
     };
@@ -125,7 +127,7 @@ fn the_frames_of_plain_and_table_are_ascii() {
 #[test]
 fn plain_never_wraps_or_cuts() {
     let long = "word ".repeat(500) + "end";
-    let narrow = Surface {
+    let narrow = StandardStreams {
         width: 30,
         ..TERMINAL
     };
@@ -267,10 +269,10 @@ prop_compose! {
 proptest! {
     #[test]
     fn the_lines_of_every_box_are_equally_wide(report in any_report(), width in 30_usize..120) {
-        let surface = Surface { width, ..PIPE };
+        let surface = StandardStreams { width, ..PIPE };
         for (format, surface) in [
             (Format::Rich, surface),
-            (Format::Table, Surface { stdout_is_terminal: true, ..surface }),
+            (Format::Table, StandardStreams { stdout_is_terminal: true, ..surface }),
         ] {
             let (out, _) = printed(&report, format, &surface);
             for block in out.split("\n\n") {
@@ -298,7 +300,7 @@ proptest! {
             .with_hint(text(2))
             .caused_by(&io::Error::other(text(3)));
         for format in Format::ALL {
-            let surface = Surface { forbids_colour: true, ..TERMINAL };
+            let surface = StandardStreams { forbids_colour: true, ..TERMINAL };
             let (out, err) = printed(&report, format, &surface);
             let (error_out, error_err) = printed_error(&error, format, &surface);
             for text in [out, err, error_out, error_err] {

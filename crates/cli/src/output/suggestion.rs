@@ -61,7 +61,7 @@ pub(crate) fn write_recovery(error: &mut Map<String, Value>) {
 }
 
 /// One operation as a command.
-struct Row {
+struct CommandRow {
     operation: &'static str,
     /// The words of the command.
     command: &'static str,
@@ -70,15 +70,19 @@ struct Row {
     parameters: &'static str,
 }
 
-const fn row_of(operation: &'static str, command: &'static str, parameters: &'static str) -> Row {
-    Row {
+const fn row_of(
+    operation: &'static str,
+    command: &'static str,
+    parameters: &'static str,
+) -> CommandRow {
+    CommandRow {
         operation,
         command,
         parameters,
     }
 }
 
-const ROWS: &[Row] = &[
+const ROWS: &[CommandRow] = &[
     row_of("actor/context/export", "actor context export", "<name>"),
     row_of("actor/context/list", "actor context list", ""),
     row_of("actor/context/remove", "actor context remove", "<name>"),
@@ -249,7 +253,7 @@ const ROWS: &[Row] = &[
 const SENTENCES: &[&str] = &["ANSWER", "GUIDANCE", "PROMPT"];
 
 /// One word in a command.
-enum Word<'a> {
+enum CommandWord<'a> {
     /// Written unchanged.
     Plain(&'a str),
     /// Quoted if a shell requires it.
@@ -258,26 +262,29 @@ enum Word<'a> {
     Sentence(&'a str),
 }
 
-fn row(suggestion: &Suggestion) -> Option<&'static Row> {
+fn row(suggestion: &Suggestion) -> Option<&'static CommandRow> {
     let mut rows = ROWS.iter();
     rows.find(|row| row.operation == suggestion.operation)
 }
 
-fn words(suggestion: &Suggestion) -> Option<Vec<Word<'_>>> {
+fn words(suggestion: &Suggestion) -> Option<Vec<CommandWord<'_>>> {
     let row = row(suggestion)?;
-    let mut words = vec![Word::Plain("agents")];
-    words.extend(row.command.split(' ').map(Word::Plain));
+    let mut words = vec![CommandWord::Plain("agents")];
+    words.extend(row.command.split(' ').map(CommandWord::Plain));
     words.extend(options(suggestion, row.parameters)?);
     Some(words)
 }
 
 /// The arguments in the order of the command line. `None` when the command does not accept one of them.
-fn options<'a>(suggestion: &'a Suggestion, parameters: &'static str) -> Option<Vec<Word<'a>>> {
+fn options<'a>(
+    suggestion: &'a Suggestion,
+    parameters: &'static str,
+) -> Option<Vec<CommandWord<'a>>> {
     let mut words = Vec::new();
     let mut written = 0;
     for parameter in parameters.split_terminator(' ') {
         if parameter == "--" {
-            words.push(Word::Plain(parameter));
+            words.push(CommandWord::Plain(parameter));
             continue;
         }
         let (option, name) = if let Some(name) = parameter.strip_prefix('<') {
@@ -292,15 +299,15 @@ fn options<'a>(suggestion: &'a Suggestion, parameters: &'static str) -> Option<V
             continue;
         };
         written += 1;
-        words.extend(option.map(Word::Plain));
+        words.extend(option.map(CommandWord::Plain));
         match value {
             ArgumentValue::Flag(_) => {}
-            ArgumentValue::Text(text) => words.push(Word::Value(text)),
+            ArgumentValue::Text(text) => words.push(CommandWord::Value(text)),
             ArgumentValue::Placeholder { placeholder } => {
                 words.push(if SENTENCES.contains(&placeholder.as_str()) {
-                    Word::Sentence(placeholder)
+                    CommandWord::Sentence(placeholder)
                 } else {
-                    Word::Plain(placeholder)
+                    CommandWord::Plain(placeholder)
                 });
             }
         }
@@ -308,13 +315,13 @@ fn options<'a>(suggestion: &'a Suggestion, parameters: &'static str) -> Option<V
     (written == suggestion.arguments.len()).then_some(words)
 }
 
-fn joined(words: &[Word<'_>]) -> String {
+fn joined(words: &[CommandWord<'_>]) -> String {
     let words: Vec<String> = words
         .iter()
         .map(|word| match word {
-            Word::Plain(text) => (*text).to_owned(),
-            Word::Value(text) if is_plain(text) => (*text).to_owned(),
-            Word::Value(text) | Word::Sentence(text) => {
+            CommandWord::Plain(text) => (*text).to_owned(),
+            CommandWord::Value(text) if is_plain(text) => (*text).to_owned(),
+            CommandWord::Value(text) | CommandWord::Sentence(text) => {
                 format!("'{}'", text.replace('\'', r"'\''"))
             }
         })
@@ -339,7 +346,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{ROWS, Word, command_line, hint_text, words, write_recovery};
+    use super::{CommandWord, ROWS, command_line, hint_text, words, write_recovery};
     use crate::arguments::Arguments;
 
     /// Values of parameters that do not accept any text.
@@ -368,7 +375,9 @@ mod tests {
             let words = words(&suggestion)
                 .unwrap_or_else(|| panic!("no row has all arguments of {}", suggestion.neutral()));
             let words = words.iter().map(|word| match word {
-                Word::Plain(text) | Word::Value(text) | Word::Sentence(text) => *text,
+                CommandWord::Plain(text)
+                | CommandWord::Value(text)
+                | CommandWord::Sentence(text) => *text,
             });
             let Err(error) = Arguments::try_parse_from(words) else {
                 continue;

@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::Connection;
-use super::http::Next;
+use super::http::AfterEvent;
 use crate::commands::plan::log::Follower;
 use crate::output::CommandError;
 
@@ -28,8 +28,8 @@ pub(crate) fn follow_events(
     let mut failures = 0;
     loop {
         match catch_up_and_listen(connection, follower) {
-            Ok(Next::Stop) => return Ok(()),
-            Ok(Next::More) => failures = 0,
+            Ok(AfterEvent::Stop) => return Ok(()),
+            Ok(AfterEvent::More) => failures = 0,
             Err(error) if is_temporary(&error) && failures < FAILURES => {
                 failures += 1;
                 std::thread::sleep(PAUSE);
@@ -57,12 +57,12 @@ pub(crate) fn is_temporary(error: &CommandError) -> bool {
 fn catch_up_and_listen(
     connection: &Connection,
     follower: &mut Follower<'_>,
-) -> Result<Next, CommandError> {
+) -> Result<AfterEvent, CommandError> {
     if follower.catch_up()? {
-        return Ok(Next::Stop);
+        return Ok(AfterEvent::Stop);
     }
     listen(connection, follower)?;
-    Ok(Next::More)
+    Ok(AfterEvent::More)
 }
 
 /// Prints events until the plan finishes, the reader is gone, or the server ends the stream.
@@ -71,7 +71,7 @@ fn listen(connection: &Connection, follower: &mut Follower<'_>) -> Result<(), Co
     let path = format!("/api/v1/events?subject={plan}&after={position}");
     connection.listen(Method::GET, &path, None, &Cancel::new(), |_, data| {
         let Some(event) = event(&data) else {
-            return Ok(Next::More);
+            return Ok(AfterEvent::More);
         };
         let is_end = matches!(
             event.kind,
@@ -84,9 +84,9 @@ fn listen(connection: &Connection, follower: &mut Follower<'_>) -> Result<(), Co
             follower.write(&PlanLogEntry::from(event))?;
         }
         Ok(if is_end || !follower.is_read {
-            Next::Stop
+            AfterEvent::Stop
         } else {
-            Next::More
+            AfterEvent::More
         })
     })
 }

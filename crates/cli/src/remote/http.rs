@@ -108,13 +108,13 @@ impl Connection {
                     if let Ok(event) = serde_json::from_value(data) {
                         observer.event(&event);
                     }
-                    return Ok(Next::More);
+                    return Ok(AfterEvent::More);
                 }
                 "result" => ended = Some(response::<O>(data)),
                 "problem" => ended = Some(Err(self.problem(0, &data))),
-                _ => return Ok(Next::More),
+                _ => return Ok(AfterEvent::More),
             }
-            Ok(Next::Stop)
+            Ok(AfterEvent::Stop)
         })?;
         ended.unwrap_or_else(|| Err(self.incomplete_response()))
     }
@@ -227,7 +227,7 @@ impl Connection {
         path: &str,
         body: Option<&Value>,
         cancel: &Cancel,
-        mut on_event: impl FnMut(&str, Value) -> Result<Next, CommandError>,
+        mut on_event: impl FnMut(&str, Value) -> Result<AfterEvent, CommandError>,
     ) -> Result<(), CommandError> {
         let request = self.request(method, path, body)?;
         let request = request.header("accept", "text/event-stream, application/json");
@@ -249,7 +249,7 @@ impl Connection {
                     let Ok(data) = serde_json::from_str(&event.data) else {
                         continue;
                     };
-                    if on_event(&event.name, data)? == Next::Stop {
+                    if on_event(&event.name, data)? == AfterEvent::Stop {
                         return Ok(());
                     }
                 }
@@ -347,9 +347,9 @@ fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
         .map_err(|error| CommandError::internal("the runtime cannot be created").caused_by(&error))
 }
 
-/// What to do after an event.
+/// Decision of the reader after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum AfterEvent {
     /// Wait for more.
     More,
     /// Stop listening.

@@ -59,31 +59,31 @@ const OPERATIONS: &[&[&str]] = &[
     commands::model::OPERATIONS,
 ];
 
-/// Where a command runs.
-pub(crate) enum Place {
+/// Machine that runs a command.
+pub(crate) enum CommandMachine {
     /// On the server, operation by operation; the output is printed here.
     Server,
     /// On this machine. The note states that the server was not used, if a user could expect that.
     Here(Option<String>),
 }
 
-/// Where a command runs: on the configured server, unless the command concerns this machine.
-pub(crate) fn place_of(context: &Context, command: &str) -> Result<Place, CommandError> {
+/// Returns the configured server, unless the command concerns this machine.
+pub(crate) fn place_of(context: &Context, command: &str) -> Result<CommandMachine, CommandError> {
     let Some(connection) = &context.connection else {
-        return Ok(Place::Here(None));
+        return Ok(CommandMachine::Here(None));
     };
     let group = command.split(' ').next().unwrap_or_default();
     if HERE.contains(&group) {
-        return Ok(Place::Here(None));
+        return Ok(CommandMachine::Here(None));
     }
     if HERE_NOTED.contains(&group) {
-        return Ok(Place::Here(Some(format!(
+        return Ok(CommandMachine::Here(Some(format!(
             "this command ran on this machine, not on the server {}",
             connection.url
         ))));
     }
     if OPERATIONS.concat().contains(&command) {
-        return Ok(Place::Server);
+        return Ok(CommandMachine::Server);
     }
     let message = format!("`agents {command}` cannot be sent to a server");
     Err(CommandError::new(Code::LocalOnly, message)

@@ -28,7 +28,7 @@ const COMMAND: &str = "serve";
 /// Threads for database access, in addition to those that run turns and plans.
 const WAITING_THREADS: usize = 64;
 
-/// How long an idle thread is kept.
+/// Time after which an idle thread ends.
 const IDLE_THREAD: Duration = Duration::from_secs(5);
 
 /// Number of threads for requests and responses: half of the cores. The other half stores data and
@@ -153,7 +153,7 @@ impl Announcement {
         let url = cleveragents_server::advertised(self.scheme, address);
         if self.is_exposed {
             // For machine formats, standard output is only for programs.
-            let _told = std::io::stderr().write_all(
+            let _sent = std::io::stderr().write_all(
                 format!(
                     "warning: the server listens on {address} without TLS: others on the network can read tokens \
                      and responses; use --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy\n"
@@ -167,7 +167,7 @@ impl Announcement {
         if !self.printer.format().is_human() {
             let line =
                 json!({"url": url, "address": address, "public_url": self.public_url, "pid": pid});
-            let _told = writeln!(out, "{line}").and_then(|()| out.flush());
+            let _sent = writeln!(out, "{line}").and_then(|()| out.flush());
             return;
         }
         let needed = if self.insecure_local {
@@ -184,7 +184,7 @@ impl Announcement {
                     .row("Authentication", needed),
             )
             .info("Ctrl-C stops the server after running work has finished");
-        let _told = self
+        let _sent = self
             .printer
             .report(&report, Timing::start(), &mut out, &mut std::io::stderr());
     }

@@ -213,8 +213,8 @@ fn refused(agents: &Agents, cases: &str) {
         let (command, ending, hint) = (words(column()), column(), column());
         let (exit, code) = ending.split_once(' ').expect("exit code and error");
         let error = refuse(agents, &command).with(exit.parse().expect("a number"), code);
-        let told = error["hint"].as_str().unwrap_or_default();
-        assert!(told.contains(hint), "{case}: {error}");
+        let reported = error["hint"].as_str().unwrap_or_default();
+        assert!(reported.contains(hint), "{case}: {error}");
         assert_eq!(stored(agents), before, "{case}");
     }
 }

@@ -141,20 +141,20 @@ fn a_stream_onto_a_full_disk_acknowledges_only_what_is_stored() {
     ];
     let answer = agents.run_with(&arguments, lines.as_bytes());
     assert_eq!(answer.code, Some(1), "{answer:?}");
-    let mut told: Vec<Value> = answer
+    let mut reported: Vec<Value> = answer
         .out
         .lines()
         .map(|line| serde_json::from_str(line).expect("one document a line"))
         .collect();
-    assert_error_document(&told.pop().expect("the error is last"), 1, "CA-0206");
+    assert_error_document(&reported.pop().expect("the error is last"), 1, "CA-0206");
     std::fs::remove_file(ballast).expect("it can go");
     let messages = agents.messages(&session);
     assert_eq!(
         messages.len(),
-        told.len(),
+        reported.len(),
         "what was acknowledged and nothing else"
     );
-    for (index, (ack, message)) in told.iter().zip(&messages).enumerate() {
+    for (index, (ack, message)) in reported.iter().zip(&messages).enumerate() {
         assert_eq!(ack["sequence"], index);
         assert_eq!(ack["message_id"], message["message_id"]);
         let content = message["content"].as_str().expect("text");

@@ -200,7 +200,7 @@ fn a_broken_file_or_folder_is_refused_with_position_and_hint() {
             assert!(
                 error["message"]
                     .as_str()
-                    .is_some_and(|told| told.contains(message)),
+                    .is_some_and(|reported| reported.contains(message)),
                 "{error}"
             );
             assert!(
@@ -228,10 +228,10 @@ fn an_update_that_would_break_another_skill_is_refused() {
         b"name: local/base\ndescription: d\nincludes: [local/above]\n",
     );
     let error = refuse(&agents, &["skill", "add", "base.yaml", "--update"]).with(2, "CA-1064");
-    let told = error["message"].as_str().expect("a text");
+    let reported = error["message"].as_str().expect("a text");
     assert!(
-        told.contains("local/base → local/above → local/base"),
-        "{told}"
+        reported.contains("local/base → local/above → local/base"),
+        "{reported}"
     );
     assert_eq!(stored(&agents), before);
 }

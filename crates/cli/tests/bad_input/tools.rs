@@ -124,9 +124,12 @@ fn a_broken_file_is_refused_with_position_and_hint() {
         let error = refuse(&agents, &["tool", "add", "--config", "broken.yaml"]).with(2, code);
         assert_eq!(error["details"]["line"], line, "{error:#}");
         assert!(error["details"]["column"].is_u64(), "{error:#}");
-        let said = error["message"].as_str().expect("a message");
+        let reported = error["message"].as_str().expect("a message");
         let prefix = format!("broken.yaml:{line}:");
-        assert!(said.contains(&prefix) && said.contains(message), "{said}");
+        assert!(
+            reported.contains(&prefix) && reported.contains(message),
+            "{reported}"
+        );
         assert_eq!(stored(&agents), before, "{text}");
     }
 }

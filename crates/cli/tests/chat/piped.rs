@@ -171,7 +171,7 @@ fn an_answer_is_saved_to_a_new_file_and_retried() {
 
 #[test]
 fn control_characters_of_a_model_are_escaped() {
-    let world = World::of(Agents::new(env!("CARGO_BIN_EXE_agents")).with("NO_COLOR", "1"));
+    let world = World::with_agents(Agents::new(env!("CARGO_BIN_EXE_agents")).with("NO_COLOR", "1"));
     for format in ["plain", "rich", "color", "table"] {
         let answer = world.feed(&["--format", format], "evil\n/history\n");
         let is_raw = |letter: char| letter.is_control() && letter != '\n';

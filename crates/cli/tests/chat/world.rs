@@ -39,10 +39,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::of(Agents::new(env!("CARGO_BIN_EXE_agents")))
+        Self::with_agents(Agents::new(env!("CARGO_BIN_EXE_agents")))
     }
 
-    pub(crate) fn of(agents: Agents) -> Self {
+    pub(crate) fn with_agents(agents: Agents) -> Self {
         let real = agents.cwd().join("code");
         std::fs::create_dir_all(&real).expect("a folder");
         std::fs::write(real.join("notes.txt"), NOTES).expect("a file");

@@ -97,9 +97,9 @@ fn a_missing_profile_cannot_become_the_default() {
             let refused = set(name);
             assert_eq!(refused.code, Some(3), "{refused:?}");
             assert!(refused.err.contains("CA-1111"), "{refused:?}");
-            let is_told = refused.err.contains("did you mean `local/careful`?");
+            let is_reported = refused.err.contains("did you mean `local/careful`?");
             let is_like = is_furnished && name == "local/carefull";
-            assert_eq!(is_told, is_like, "{refused:?}");
+            assert_eq!(is_reported, is_like, "{refused:?}");
             let now = agents.data(&["config", "get", "core.automation-profile"]);
             assert_eq!(now["value"], "supervised");
         }
@@ -144,9 +144,12 @@ fn a_profile_in_use_cannot_be_removed() {
         (answer.code, answer.err)
     };
     let refused = |user: &str| {
-        let (code, told) = remove(&agents);
-        assert_eq!(code, Some(4), "{told}");
-        assert!(told.contains("CA-1116") && told.contains(user), "{told}");
+        let (code, reported) = remove(&agents);
+        assert_eq!(code, Some(4), "{reported}");
+        assert!(
+            reported.contains("CA-1116") && reported.contains(user),
+            "{reported}"
+        );
     };
     agents.data(&[
         "project",
@@ -220,9 +223,12 @@ fn a_gate_without_effect_is_not_changed_by_extension() {
         let add = ["automation-profile", "add", "--config", "idle.yaml"];
         let refused = agents.run(&add);
         assert_eq!(refused.code, Some(2), "{refused:?}");
-        let told = &refused.err;
-        assert!(told.contains(gate) && told.contains(why), "{refused:?}");
-        assert!(told.contains(":3:"), "{refused:?}");
+        let reported = &refused.err;
+        assert!(
+            reported.contains(gate) && reported.contains(why),
+            "{refused:?}"
+        );
+        assert!(reported.contains(":3:"), "{refused:?}");
     }
     // The inherited values do not change anything.
     write(

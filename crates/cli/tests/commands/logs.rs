@@ -81,7 +81,7 @@ fn a_log_file_has_json_lines_without_texts() {
     let session = agents.create_session();
     let log = agents.home().join("agents.log");
     let path = log.to_str().expect("a path");
-    let told = agents.run(&[
+    let reported = agents.run(&[
         "--log-file",
         path,
         "--log-format",
@@ -94,7 +94,11 @@ fn a_log_file_has_json_lines_without_texts() {
         &session,
         "the-question",
     ]);
-    assert_eq!((told.code, told.err.as_str()), (Some(0), ""), "{told:?}");
+    assert_eq!(
+        (reported.code, reported.err.as_str()),
+        (Some(0), ""),
+        "{reported:?}"
+    );
     let text = std::fs::read_to_string(&log).expect("a log");
     let lines: Vec<Value> = text
         .lines()

@@ -516,14 +516,14 @@ fn plan_checkpoints() {
         data["summary"]["total"].as_u64().expect("a number")
     };
     assert_eq!(count(), 4);
-    for (name, code, told) in [
+    for (name, code, reported) in [
         ("cp_1", 4, "the first one"),
         ("last", 4, "the newest"),
         ("cp_9", 3, "no checkpoint"),
     ] {
         let answer = delete(&["cp_2", name], true);
         assert_eq!(answer.code, Some(code), "{answer:?}");
-        assert!(answer.err.contains(told), "{answer:?}");
+        assert!(answer.err.contains(reported), "{answer:?}");
     }
     assert_eq!(delete(&["cp_2"], false).code, Some(5), "not confirmed");
     assert_eq!(count(), 4, "all or none");

@@ -166,8 +166,8 @@ fn defect_2125_a_script_of_a_skill_runs_in_the_sandbox_only() {
         "fix",
         "--input",
     ];
-    let told = agents.data(&[&run[..], &[&input]].concat());
-    assert_eq!(told["output"], "letter.txt: 3 words, 2 lines\n");
+    let reported = agents.data(&[&run[..], &[&input]].concat());
+    assert_eq!(reported["output"], "letter.txt: 3 words, 2 lines\n");
     // Without the skill, the tool does not exist.
     let without = agents.run(&[
         "tool",
@@ -217,14 +217,14 @@ fn a_model_has_its_skills_and_reads_the_instructions_of_the_repository() {
         "--record",
         "told.jsonl",
     ];
-    let told = agents.data(&[&tell[..], &["--skill", "writing", "How long is it?"]].concat());
-    let outcomes: Vec<&Value> = told["tool_calls"]
+    let reported = agents.data(&[&tell[..], &["--skill", "writing", "How long is it?"]].concat());
+    let outcomes: Vec<&Value> = reported["tool_calls"]
         .as_array()
         .expect("calls")
         .iter()
         .map(|call| &call["outcome"])
         .collect();
-    assert_eq!(outcomes, ["succeeded", "succeeded"], "{told}");
+    assert_eq!(outcomes, ["succeeded", "succeeded"], "{reported}");
     let recorded = std::fs::read_to_string(agents.cwd().join("told.jsonl")).expect("recorded");
     for words in [
         "- text-figures: Counts the words",

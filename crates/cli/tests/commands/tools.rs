@@ -271,8 +271,8 @@ fn a_command_is_relative_to_the_folder_of_its_file() {
     let text = "name: local/greet\ndescription: Greets\ncommand: [./greet.sh]\n";
     write(&agents, "mine/greet.yaml", text);
     agents.data(&["tool", "add", "--config", "mine/greet.yaml"]);
-    let said = agents.data(&["tool", "run", "local/greet", "--sandbox", "fix"]);
-    assert_eq!(said["output"], json!({"said": "hello"}));
+    let message = agents.data(&["tool", "run", "local/greet", "--sandbox", "fix"]);
+    assert_eq!(message["output"], json!({"said": "hello"}));
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn custom_tools_run_inside_session_tell() {
 ";
     write(&agents, "answers.yaml", script);
     agents.data(&["session", "create", "--name", "s"]);
-    let told = agents.data(&[
+    let reported = agents.data(&[
         "session",
         "tell",
         "--session",
@@ -420,8 +420,8 @@ fn custom_tools_run_inside_session_tell() {
         "fix",
         "count and stamp",
     ]);
-    assert_eq!(told["response"], "both ran");
-    let outcomes: Vec<(&Value, &Value)> = told["tool_calls"]
+    assert_eq!(reported["response"], "both ran");
+    let outcomes: Vec<(&Value, &Value)> = reported["tool_calls"]
         .as_array()
         .expect("calls")
         .iter()
@@ -432,9 +432,9 @@ fn custom_tools_run_inside_session_tell() {
     assert_eq!(
         outcomes,
         [(&expected[0], &done), (&expected[1], &done)],
-        "{told:#}"
+        "{reported:#}"
     );
-    assert_eq!(told["files_changed"], json!(["src/stamp.json"]));
+    assert_eq!(reported["files_changed"], json!(["src/stamp.json"]));
     let diff = agents.data(&["sandbox", "diff", "fix"]);
     assert_eq!(diff["count"], 1, "{diff:#}");
 }

@@ -139,7 +139,7 @@ fn validation_commands() {
 #[test]
 fn defect_3490_a_command_that_fails_fails_and_one_that_succeeds_passes() {
     let agents = furnished();
-    for (command, passes, said) in [
+    for (command, passes, printed) in [
         ("'true'", true, "passed"),
         ("'false'", false, "exit code 1"),
         ("echo FAILED tests", true, "passed"),
@@ -153,7 +153,7 @@ fn defect_3490_a_command_that_fails_fails_and_one_that_succeeds_passes() {
         let (passed, data) = run(&agents, &[]);
         assert_eq!(passed, passes, "{command}: {data}");
         let message = data["message"].as_str().expect("a message");
-        assert!(message.contains(said), "{command}: {message}");
+        assert!(message.contains(printed), "{command}: {message}");
     }
 }
 
@@ -162,7 +162,7 @@ fn exit_codes_output_and_numbers_decide() {
     let agents = furnished();
     let print = "command: \"echo '12 passed, coverage 1,081.5%'; echo '7 passed'; exit 2\"\n\
                  metrics: {tests: '(\\d+) passed', coverage: 'coverage ([\\d,.]+)%', none: 'x(\\d)'}\n";
-    for (rest, passes, said) in [
+    for (rest, passes, printed) in [
         ("passes_when: {exit_code: [0, 2]}", true, "passed"),
         (
             "passes_when: {exit_code: [2], output_matches: '^7'}",
@@ -202,7 +202,7 @@ fn exit_codes_output_and_numbers_decide() {
         assert!(
             data["message"]
                 .as_str()
-                .is_some_and(|told| told.contains(said)),
+                .is_some_and(|reported| reported.contains(printed)),
             "{data}"
         );
         assert_eq!(
@@ -255,7 +255,7 @@ fn a_command_at_its_time_limit_is_stopped_with_all_it_started() {
     assert!(
         data["message"]
             .as_str()
-            .is_some_and(|told| told.contains("time limit of 1"))
+            .is_some_and(|reported| reported.contains("time limit of 1"))
     );
     assert_eq!(data["output"], "begun\n");
 }
@@ -317,7 +317,7 @@ fn a_validation_checks_the_output_of_a_tool() {
     let wraps = |transform: &str| {
         format!("wraps: builtin/file-read\narguments: {{path: '{{file}}'}}\ntransform: {transform}")
     };
-    for (transform, file, passes, said) in [
+    for (transform, file, passes, printed) in [
         ("\"'one' in output\"", "a.txt", true, "passed"),
         ("\"'two' in output\"", "a.txt", false, "is false"),
         (
@@ -345,7 +345,7 @@ fn a_validation_checks_the_output_of_a_tool() {
         let (passed, data) = run(&agents, &[&format!("file={file}")]);
         assert_eq!(passed, passes, "{transform}: {data}");
         let message = data["message"].as_str().expect("a message");
-        assert!(message.contains(said), "{transform}: {message}");
+        assert!(message.contains(printed), "{transform}: {message}");
     }
     // A tool that writes cannot be wrapped.
     check(

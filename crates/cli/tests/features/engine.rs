@@ -139,7 +139,7 @@ fn the_run_of_a_plan(world: &mut World) {
         recorded: None,
         leases: Vec::new(),
         old_token: None,
-        told: Vec::new(),
+        reported: Vec::new(),
     });
 }
 

@@ -6,7 +6,7 @@ use cleveragents_application::{
     ContextError, HeldLease, LeaseError, LeaseService, PlanExecutionContext, current_owner,
 };
 use cleveragents_domain::{Owner, ProcessId, Timestamp, Ttl};
-use cleveragents_store::leases::Displaceable;
+use cleveragents_store::leases::DisplaceableHolder;
 use cleveragents_store::{Error, leases};
 use cleveragents_testkit::at_once;
 use cucumber::{given, then, when};
@@ -37,7 +37,7 @@ fn threads_ask(world: &mut World, threads: usize) {
         (owner, service.acquire(subject.clone(), Ttl::default()))
     });
     for (owner, outcome) in outcomes {
-        let told = match outcome {
+        let reported = match outcome {
             Ok(lease) => {
                 run.leases.push(lease);
                 None
@@ -45,7 +45,7 @@ fn threads_ask(world: &mut World, threads: usize) {
             Err(LeaseError::Held { owner, .. }) => Some(owner.to_string()),
             Err(other) => panic!("{other}"),
         };
-        run.told.push((owner.to_string(), told));
+        run.reported.push((owner.to_string(), reported));
     }
 }
 
@@ -55,15 +55,18 @@ fn one_gets_it(world: &mut World) {
 }
 
 #[then("all others receive the owner")]
-fn the_others_are_told(world: &mut World) {
+fn other_callers_are_notified(world: &mut World) {
     let run = world.run();
     let (winner, _) = run
-        .told
+        .reported
         .iter()
-        .find(|(_, told)| told.is_none())
+        .find(|(_, reported)| reported.is_none())
         .expect("one won");
-    for (_, told) in &run.told {
-        assert!(told.as_ref().is_none_or(|told| told == winner), "{told:?}");
+    for (_, reported) in &run.reported {
+        assert!(
+            reported.as_ref().is_none_or(|reported| reported == winner),
+            "{reported:?}"
+        );
     }
 }
 
@@ -83,7 +86,13 @@ fn held_by_the_dead(world: &mut World) {
     let run = world.run();
     let subject = run.subject();
     let taken = run.engine.write(move |unit| {
-        leases::acquire(unit, &subject, &dead, Ttl::default(), Displaceable::Nobody)
+        leases::acquire(
+            unit,
+            &subject,
+            &dead,
+            Ttl::default(),
+            DisplaceableHolder::Nobody,
+        )
     });
     run.old_token = Some(
         taken

@@ -80,7 +80,7 @@ fn i_show_by_prefix(world: &mut World, characters: usize) {
 #[then("both sessions are listed as candidates")]
 fn candidates(world: &mut World) {
     let document = last_document(world.answer());
-    let mut told: Vec<String> = document["data"]["error"]["details"]["candidates"]
+    let mut reported: Vec<String> = document["data"]["error"]["details"]["candidates"]
         .as_array()
         .expect("candidates")
         .iter()
@@ -92,9 +92,9 @@ fn candidates(world: &mut World) {
         .iter()
         .map(|session| text(&session["id"]))
         .collect();
-    told.sort_unstable();
+    reported.sort_unstable();
     there.sort_unstable();
-    assert_eq!((told.len(), told), (2, there));
+    assert_eq!((reported.len(), reported), (2, there));
 }
 
 #[when(expr = "I stream these lines into {string}")]
@@ -113,11 +113,11 @@ fn i_stream(world: &mut World, session: String, step: &Step) {
 #[then(expr = "{int} messages are acknowledged")]
 fn so_many_are_acknowledged(world: &mut World, count: usize) {
     let out = &world.answer().out;
-    let told = out
+    let reported = out
         .lines()
         .filter(|line| line.starts_with("{\"sequence\":"))
         .count();
-    assert_eq!(told, count, "{out}");
+    assert_eq!(reported, count, "{out}");
 }
 
 #[when(expr = "I export {string} to {string}")]
@@ -207,7 +207,7 @@ fn a_stream_is_killed(world: &mut World, count: usize) {
                 }
             }
         });
-        let told = output
+        let reported = output
             .lines()
             .take(count)
             .enumerate()
@@ -221,7 +221,7 @@ fn a_stream_is_killed(world: &mut World, count: usize) {
             .collect();
         child.kill().expect("a running program can be killed");
         child.wait().expect("a killed program is reaped");
-        told
+        reported
     });
 }
 

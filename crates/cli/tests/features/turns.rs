@@ -133,13 +133,16 @@ fn some_were_left_out(world: &mut World) {
 }
 
 #[then(expr = "the model received {string} in {string}")]
-fn the_model_was_told(world: &mut World, text: String, session: String) {
+fn the_model_received(world: &mut World, text: String, session: String) {
     let messages = world.agents().messages(&session);
     let results = messages.iter().filter(|message| message["role"] == "tool");
-    let said: Vec<&str> = results
+    let reported: Vec<&str> = results
         .filter_map(|message| message["content"].as_str())
         .collect();
-    assert!(said.iter().any(|said| said.contains(&text)), "{said:?}");
+    assert!(
+        reported.iter().any(|reported| reported.contains(&text)),
+        "{reported:?}"
+    );
 }
 
 #[then(expr = "message {int} of {string} is marked as failed")]

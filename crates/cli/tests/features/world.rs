@@ -50,7 +50,7 @@ pub(crate) struct Run {
     /// Token of a previous owner.
     pub(crate) old_token: Option<LeaseToken>,
     /// Result of a race for the lease: the owner that asked, and the owner in the response.
-    pub(crate) told: Vec<(String, Option<String>)>,
+    pub(crate) reported: Vec<(String, Option<String>)>,
 }
 
 impl fmt::Debug for World {

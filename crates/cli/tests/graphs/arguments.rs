@@ -21,7 +21,7 @@ fn invalid_arguments_are_refused_and_no_run_starts() {
     let folder = work.to_str().expect("a path").to_owned();
     let missing = format!("{folder}/missing/answer.txt");
     let ask = ["actor", "run", "local/five", "x"];
-    for (more, code, said) in [
+    for (more, code, reported) in [
         (vec!["--input", r#"{"reviews": "none"}"#], 2, "reviews"),
         (vec!["--input", r#"{"messages": "none"}"#], 2, "messages"),
         (vec!["--input", r#"{"context": {}}"#], 2, "context"),
@@ -40,7 +40,7 @@ fn invalid_arguments_are_refused_and_no_run_starts() {
     ] {
         let error = refused(&world, &[&ask[..], &more].concat(), code);
         let message = error["message"].as_str().expect("text");
-        assert!(message.contains(said), "{more:?}: {message}");
+        assert!(message.contains(reported), "{more:?}: {message}");
     }
     assert!(world.newest().is_none(), "nothing was begun");
     let fitting = r#"{"reviews": ["mine"], "messages": [], "more": null}"#;

@@ -11,14 +11,14 @@ use super::world::{SHAPES, Shape, World, files};
 
 /// Result of a run, without values that vary.
 #[derive(Debug, PartialEq)]
-struct Came {
+struct RunResult {
     result: Value,
     /// Update and next node of each step.
     steps: BTreeMap<String, (Value, Value)>,
     files: BTreeMap<String, String>,
 }
 
-fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> Came {
+fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> RunResult {
     // A call that was interrupted after its effect and then repeated finds its file.
     let shown = world
         .show(run)
@@ -26,7 +26,7 @@ fn came(world: &World, run: &str, folder: Option<&std::path::Path>) -> Came {
         .replace("replaced `", "created `");
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
     let steps = shown["steps"].as_array().expect("steps");
-    Came {
+    RunResult {
         result: shown["result"].clone(),
         steps: steps
             .iter()
@@ -47,7 +47,7 @@ fn rows(world: &World, run: &str) -> Vec<Vec<String>> {
 }
 
 /// Result and duration of an undisturbed run of the shape.
-fn undisturbed(world: &World, shape: Shape) -> (Came, Duration) {
+fn undisturbed(world: &World, shape: Shape) -> (RunResult, Duration) {
     let sandbox = shape.has_sandbox.then(|| world.sandbox());
     let name = sandbox.as_ref().map(|(name, _)| name.as_str());
     let begun = Instant::now();
@@ -56,8 +56,8 @@ fn undisturbed(world: &World, shape: Shape) -> (Came, Duration) {
         .wait_with_output()
         .expect("it ends");
     let took = begun.elapsed();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shape:?}: {told}");
+    let reported = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shape:?}: {reported}");
     let run = world.newest().expect("a run")["id"].clone();
     let folder = sandbox.as_ref().map(|(_, folder)| folder.as_path());
     (came(world, run.as_str().expect("an id"), folder), took)
@@ -71,7 +71,7 @@ fn kill_after(world: &World, arguments: &[String], wait: Duration) {
 }
 
 /// The first difference.
-fn difference(came: &Came, expected: &Came) -> String {
+fn difference(came: &RunResult, expected: &RunResult) -> String {
     if came.result != expected.result {
         return format!("{}\ninstead of\n{}", came.result, expected.result);
     }
@@ -83,7 +83,13 @@ fn difference(came: &Came, expected: &Came) -> String {
 
 /// Kills one run of a shape at a random instant, sometimes also its continuation, and resumes it.
 /// `false` if it was killed before it started.
-fn disturb(world: &World, shape: Shape, expected: &Came, took: Duration, dice: &mut Dice) -> bool {
+fn disturb(
+    world: &World,
+    shape: Shape,
+    expected: &RunResult,
+    took: Duration,
+    dice: &mut Dice,
+) -> bool {
     let sandbox = shape.has_sandbox.then(|| world.sandbox());
     let name = sandbox.as_ref().map(|(name, _)| name.as_str());
     let folder = sandbox.as_ref().map(|(_, folder)| folder.as_path());

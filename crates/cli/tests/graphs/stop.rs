@@ -1,4 +1,4 @@
-//! How runs end: limits, cancellation from another terminal, failing nodes, and calls with unknown
+//! Ends of runs: limits, cancellation from another terminal, failing nodes, and calls with unknown
 //! outcome.
 
 use std::time::{Duration, Instant};
@@ -247,6 +247,6 @@ fn a_truncated_answer_is_reported() {
     let answer = world.run(&["actor", "run", "scripted/half.yaml", "x"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(answer.json()["status"], "warn");
-    let told = answer.json()["messages"][0]["text"].to_string();
-    assert!(told.contains("cut at the token limit"), "{told}");
+    let reported = answer.json()["messages"][0]["text"].to_string();
+    assert!(reported.contains("cut at the token limit"), "{reported}");
 }

@@ -7,7 +7,7 @@ use std::process::Child;
 use cleveragents_testkit::{Answer, Gate};
 use rustix::process::Signal;
 
-use super::world::{Running, World};
+use super::world::{RunningProgram, World};
 
 /// A home with plans that each write their own name.
 fn plans(world: &World, count: usize) -> BTreeMap<String, String> {
@@ -22,7 +22,7 @@ fn plans(world: &World, count: usize) -> BTreeMap<String, String> {
 }
 
 /// A worker of the test, started first so that queued plans start no other.
-fn worker(world: &World, more: &[&str]) -> Running {
+fn worker(world: &World, more: &[&str]) -> RunningProgram {
     let child = world.start(&[&["worker"], more].concat());
     World::wait_until("a worker", || {
         let held = world
@@ -34,10 +34,10 @@ fn worker(world: &World, more: &[&str]) -> Running {
 
 fn queue(world: &World, plans: &BTreeMap<String, String>) {
     for plan in plans.keys() {
-        let told = world
+        let reported = world
             .agents
             .data(&["plan", "execute", plan, "--background"]);
-        assert_eq!(told["worker_begun"], false, "{told}");
+        assert_eq!(reported["worker_begun"], false, "{reported}");
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn break_table(world: &World, table: &str, condition: &str) {
     }
 }
 
-pub(crate) fn mend(world: &World) {
+pub(crate) fn fix_project(world: &World) {
     TestDatabase::write_file(
         &world.agents.database(),
         "DROP TRIGGER IF EXISTS broken_INSERT; DROP TRIGGER IF EXISTS broken_UPDATE; \
@@ -68,7 +68,7 @@ fn all_or_nothing(world: &World, tables: &[&str], arguments: &[&str]) {
         let before = rows(world);
         break_table(world, table, "");
         let answer = world.run(arguments);
-        mend(world);
+        fix_project(world);
         answer.assert_no_claim(&here);
         assert_eq!(rows(world), before, "{here}");
     }
@@ -127,7 +127,7 @@ fn definitions() {
 }
 
 #[test]
-fn plans_and_what_people_say() {
+fn plans_and_user_input() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let make = [
@@ -193,7 +193,7 @@ fn executing() {
         let plan = world.plan("local/steps", &[]);
         break_table(&world, table, condition);
         let answer = world.run(&["plan", "execute", &plan]);
-        mend(&world);
+        fix_project(&world);
         let here = format!("execute with {table} broken {condition}");
         answer.assert_no_claim(&here);
         assert_ne!(world.stage(&plan), "execute/complete", "{here}");
@@ -217,14 +217,14 @@ fn executing() {
     let before = world.ask(recorded);
     break_table(&world, "sandbox_checkpoints", "NEW.label LIKE 'after %'");
     let answer = world.run(&["plan", "execute", &plan]);
-    mend(&world);
+    fix_project(&world);
     answer.assert_no_claim("execute without a checkpoint after a change");
     assert_eq!(world.ask(recorded), before);
     // The command does not report success if the result could not be stored.
     let plan = world.plan("local/steps", &[]);
     break_table(&world, "plans", "NEW.stage = 'execute/complete'");
     let answer = world.run(&["plan", "execute", &plan]);
-    mend(&world);
+    fix_project(&world);
     answer.assert_no_claim("the last move of execute");
     world.agents.data(&["plan", "execute", &plan]);
     assert_eq!(world.tree(&plan)["log.txt"], "line\n");
@@ -247,7 +247,7 @@ fn applying() {
         break_table(&world, table, condition);
         let apply = ["plan", "apply", &plan, "--yes"];
         let answer = world.run(&apply);
-        mend(&world);
+        fix_project(&world);
         let here = format!("apply with {table} broken {condition}");
         answer.assert_no_claim(&here);
         assert_ne!(world.stage(&plan), "apply/applied", "{here}");
@@ -324,7 +324,7 @@ fn taking_back_and_forward() {
         let here = format!("rollback with {table} broken");
         break_table(&world, table, "");
         let answer = world.run(&back);
-        mend(&world);
+        fix_project(&world);
         answer.assert_no_claim(&here);
         assert_eq!(world.stage(&plan), "execute/complete", "{here}");
         // The next command finishes the interrupted one.
@@ -340,7 +340,7 @@ fn taking_back_and_forward() {
             let here = format!("redo with {table} broken");
             break_table(&world, table, "");
             let answer = world.run(&forward);
-            mend(&world);
+            fix_project(&world);
             answer.assert_no_claim(&here);
             assert_ne!(world.stage(&plan), "execute/complete", "{here}");
         }

@@ -17,7 +17,7 @@ const ROOMY: u32 = 1 << 13;
 
 /// State that a failed command may leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaves {
+enum LeftoverState {
     /// Nothing: it is one unit of work.
     Nothing,
     /// State from which the same command continues.
@@ -32,12 +32,12 @@ fn squeezed(world: &World, room: u32, arguments: &[&str]) -> Answer {
 }
 
 /// Runs a command without space and then with a little more, until it succeeds.
-fn squeeze(world: &World, leaves: Leaves, arguments: &[&str]) -> Answer {
+fn squeeze(world: &World, leaves: LeftoverState, arguments: &[&str]) -> Answer {
     let mut arguments = arguments.to_vec();
     let mut room = 0;
     loop {
         let here = format!("{arguments:?} with room for {room} blocks");
-        let before = (leaves == Leaves::Nothing).then(|| rows(world));
+        let before = (leaves == LeftoverState::Nothing).then(|| rows(world));
         let seen = files(&world.repository());
         let answer = squeezed(world, room, &arguments);
         if answer.code == Some(0) {
@@ -88,13 +88,13 @@ fn definitions() {
         &["validation", "attach", "local/repo", "local/passes"],
     ] {
         let before = rows(&world);
-        squeeze(&world, Leaves::Nothing, arguments);
+        squeeze(&world, LeftoverState::Nothing, arguments);
         assert_ne!(rows(&world), before, "{arguments:?} does nothing");
     }
     let id = world.ask("SELECT invariant_id FROM invariants")[0][0].clone();
     squeeze(
         &world,
-        Leaves::Nothing,
+        LeftoverState::Nothing,
         &["invariant", "remove", &id, "--yes"],
     );
 }
@@ -126,7 +126,7 @@ fn making_plans_and_talking_to_them() {
     world.action("local/steps", &STEPS);
     let made = squeeze(
         &world,
-        Leaves::Work,
+        LeftoverState::Work,
         &["plan", "use", "local/steps", "local/p"],
     );
     let data = made.json()["data"].clone();
@@ -149,7 +149,7 @@ fn making_plans_and_talking_to_them() {
         &["plan", "approve", &other],
     ] {
         let before = rows(&world);
-        squeeze(&world, Leaves::Nothing, arguments);
+        squeeze(&world, LeftoverState::Nothing, arguments);
         assert_ne!(rows(&world), before, "{arguments:?} does nothing");
     }
 }
@@ -159,13 +159,13 @@ fn carrying_out_taking_back_and_applying() {
     let world = World::new();
     world.action("local/steps", &STEPS);
     let plan = world.plan("local/steps", &[]);
-    squeeze(&world, Leaves::Work, &["plan", "execute", &plan]);
+    squeeze(&world, LeftoverState::Work, &["plan", "execute", &plan]);
     assert_carried_out(&world, &plan);
     let mark = checkpoint(&world, &plan, "step/1/2");
     let back = ["plan", "rollback", &plan, &mark, "--yes"];
-    squeeze(&world, Leaves::Work, &back);
+    squeeze(&world, LeftoverState::Work, &back);
     assert!(!world.tree(&plan).contains_key("log.txt"));
-    squeeze(&world, Leaves::Work, &["plan", "redo", &plan]);
+    squeeze(&world, LeftoverState::Work, &["plan", "redo", &plan]);
     assert_carried_out(&world, &plan);
     let last = checkpoint(&world, &plan, "step/1/3");
     let delete = ["plan", "checkpoint", "delete", &plan, &last, "--yes"];
@@ -173,9 +173,13 @@ fn carrying_out_taking_back_and_applying() {
         "SELECT count(*) FROM sandbox_checkpoints WHERE number = {}",
         &last[3..]
     );
-    squeeze(&world, Leaves::Work, &delete);
+    squeeze(&world, LeftoverState::Work, &delete);
     assert_eq!(world.ask(&count)[0][0], "0");
-    squeeze(&world, Leaves::Work, &["plan", "apply", &plan, "--yes"]);
+    squeeze(
+        &world,
+        LeftoverState::Work,
+        &["plan", "apply", &plan, "--yes"],
+    );
     assert_eq!(world.stage(&plan), "apply/applied");
     assert_eq!(world.seen().0["log.txt"], "line\n");
     let repository = world.repository();
@@ -220,7 +224,7 @@ fn leaving_a_plan_to_a_worker() {
     let plan = world.plan("local/steps", &[]);
     squeeze(
         &world,
-        Leaves::Work,
+        LeftoverState::Work,
         &["plan", "execute", &plan, "--background"],
     );
     // The started worker has as little space. Another worker finishes its work.
@@ -233,7 +237,7 @@ fn leaving_a_plan_to_a_worker() {
 }
 
 #[test]
-fn from_words_to_files() {
+fn plans_from_task_to_files() {
     let world = World::new();
     let task = [
         "do",

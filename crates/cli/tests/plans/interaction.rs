@@ -289,15 +289,15 @@ fn the_output_of_a_failed_check_is_shown_whole_and_the_fix_is_approved_from_a_pi
         "{shown}"
     );
     assert!(shown.contains("exit code 1"), "{shown}");
-    let assert_told = |check: &Value| {
+    let assert_reported = |check: &Value| {
         assert_eq!(check["command"], CHECK, "{check}");
         assert_eq!(check["exit_code"], 1, "{check}");
         assert_eq!(check["output"], whole.as_str(), "{check}");
     };
     let data = |verb: &str| world.agents.data(&["plan", verb, &plan]);
-    assert_told(&data("errors")["history"][0]);
+    assert_reported(&data("errors")["history"][0]);
     for verb in ["status", "show", "explain"] {
-        assert_told(&data(verb)["failed_checks"][0]);
+        assert_reported(&data(verb)["failed_checks"][0]);
     }
     let log = data("log");
     let events = log["events"].as_array().expect("a list");
@@ -306,7 +306,7 @@ fn the_output_of_a_failed_check_is_shown_whole_and_the_fix_is_approved_from_a_pi
         .filter(|event| !event["failed_check"].is_null())
         .collect();
     assert_eq!(failed.len(), 1, "{log}");
-    assert_told(&failed[0]["failed_check"]);
+    assert_reported(&failed[0]["failed_check"]);
     // Repeating the command is not an approval.
     let again = world.run(&["plan", "execute", &plan]);
     assert_eq!(again.code, Some(5), "{again:?}");
@@ -352,8 +352,8 @@ fn guidance_without_a_model_stays_pending() {
     let plan = world.plan("local/one", &[]);
     // Before the steps, which are calls, and after them.
     for count in 1..=2 {
-        let told = world.agents.data(&["plan", "prompt", &plan, "be careful"]);
-        assert_eq!(told["queue"], json!({"pending": count, "applied": 0}));
+        let reported = world.agents.data(&["plan", "prompt", &plan, "be careful"]);
+        assert_eq!(reported["queue"], json!({"pending": count, "applied": 0}));
         let answer = world.run(&["plan", "execute", &plan]);
         assert_eq!(answer.code, Some(0), "{answer:?}");
         let warns = answer.json()["messages"].to_string();

@@ -14,13 +14,13 @@ use super::world::{STEPS, World, error};
 
 /// Result of a plan, without values that vary.
 #[derive(Debug, PartialEq)]
-struct Came {
+struct PlanResult {
     tree: BTreeMap<String, String>,
     changes: Value,
     steps: Vec<Vec<String>>,
 }
 
-fn came(world: &World, plan: &str) -> Came {
+fn came(world: &World, plan: &str) -> PlanResult {
     let steps = world.ask(&format!(
         "SELECT path, title, state FROM plan_steps WHERE plan_id = '{plan}' AND path LIKE 'step/%' \
          AND undone_by IS NULL ORDER BY number"
@@ -30,7 +30,7 @@ fn came(world: &World, plan: &str) -> Came {
     for file in changes[0].as_array_mut().into_iter().flatten() {
         file["is_made_by_command"] = false.into();
     }
-    Came {
+    PlanResult {
         tree: world.tree(plan),
         changes,
         steps,
@@ -65,7 +65,7 @@ fn instant(took: Duration, dice: &mut Dice) -> Duration {
 }
 
 /// Resumes until the plan is executed. Returns the number of retried calls with unknown outcome.
-fn go_on(world: &World, plan: &str, here: &str) -> usize {
+fn resume_plan(world: &World, plan: &str, here: &str) -> usize {
     let (mut redone, mut redo) = (0, false);
     while world.stage(plan) != "execute/complete" {
         let before = calls(world, plan);
@@ -93,7 +93,7 @@ fn go_on(world: &World, plan: &str, here: &str) -> usize {
 fn disturb(
     world: &World,
     action: &str,
-    expected: &Came,
+    expected: &PlanResult,
     took: Duration,
     dice: &mut Dice,
 ) -> (usize, usize) {
@@ -124,7 +124,7 @@ fn disturb(
         assert_eq!(now[..known.len()], known, "{here}: steps were changed");
         known = now;
     }
-    let doubts = go_on(world, &plan, &here);
+    let doubts = resume_plan(world, &plan, &here);
     redone += doubts;
     let now = done(world, &plan);
     assert_eq!(now[..known.len()], known, "{here}: steps were changed");
@@ -164,14 +164,14 @@ fn prove(world: &World, action: &str, wanted: usize) {
     let mut dice = Dice::default();
     let (mut kills, mut doubts, mut plans) = (0, 0, 0);
     while kills < wanted {
-        let (hit, doubtful) = disturb(world, action, &expected, took, &mut dice);
-        (kills, doubts, plans) = (kills + hit, doubts + doubtful, plans + 1);
-        let told = format!(
+        let (hit, unknown_outcome) = disturb(world, action, &expected, took, &mut dice);
+        (kills, doubts, plans) = (kills + hit, doubts + unknown_outcome, plans + 1);
+        let reported = format!(
             "{action}: {kills} kills in {plans} plans, {doubts} calls with unknown outcome, {:?}\n",
             begun.elapsed()
         );
         // Progress output for the long version of this test.
-        let _told = std::io::stderr().write_all(told.as_bytes());
+        let _sent = std::io::stderr().write_all(reported.as_bytes());
     }
     world.agents.assert_sound();
 }
@@ -310,7 +310,7 @@ fn a_repeated_call_finds_the_same_state_as_the_first() {
     assert!(child.kill(), "it was running");
     std::fs::write(folder().expect("a sandbox").join("tmp/go"), "").expect("a file");
     assert_eq!(
-        go_on(&world, &plan, "interrupted"),
+        resume_plan(&world, &plan, "interrupted"),
         1,
         "its outcome was unknown"
     );

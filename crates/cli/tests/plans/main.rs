@@ -2,7 +2,6 @@
 
 mod by_products;
 mod concurrency;
-mod defects;
 mod faults;
 mod full_disk;
 mod interaction;
@@ -10,6 +9,7 @@ mod kill;
 mod policy;
 mod providers;
 mod reasoning;
+mod reported_defects;
 mod stream;
 mod terminals;
 mod world;

@@ -23,7 +23,7 @@ fn phase(request: &ReceivedRequest) -> &'static str {
     // A request also contains earlier phases: the last one counts.
     let found = phases
         .iter()
-        .filter_map(|(said, phase)| Some((request.body.rfind(said)?, *phase)))
+        .filter_map(|(message, phase)| Some((request.body.rfind(message)?, *phase)))
         .max();
     found.map_or("execute", |(_, phase)| phase)
 }

@@ -54,8 +54,8 @@ fn answers_and_reasoning_of_an_actor_are_shown_on_request() {
     let plan = carried_out(&world, &format!("Two ways; {KEY} helps with neither."));
     for chosen in ["Write it at once", "one.txt", "Write one.txt"] {
         let id = decision(&world, &plan, chosen);
-        let told = explained(&world, &id);
-        let reasoning = told["reasoning"].as_str().expect("a text");
+        let reported = explained(&world, &id);
+        let reasoning = reported["reasoning"].as_str().expect("a text");
         assert!(reasoning.starts_with("Thought:\nTwo ways; "), "{reasoning}");
         assert!(reasoning.ends_with(&strategy()), "{reasoning}");
         assert!(!reasoning.contains(KEY), "{reasoning}");
@@ -85,8 +85,8 @@ fn answers_and_reasoning_of_an_actor_are_shown_on_request() {
 fn the_end_of_long_reasoning_is_kept() {
     let world = World::new();
     let plan = carried_out(&world, &"very long ".repeat(20_000));
-    let told = explained(&world, &decision(&world, &plan, "Write it at once"));
-    let reasoning = told["reasoning"].as_str().expect("a text");
+    let reported = explained(&world, &decision(&world, &plan, "Write it at once"));
+    let reasoning = reported["reasoning"].as_str().expect("a text");
     assert!(reasoning.starts_with("[the first "), "{reasoning:.80}");
     assert!(reasoning.ends_with(&strategy()));
     assert!(

@@ -72,7 +72,10 @@ fn json_answers_are_shown_as_their_content() {
         "  1. Write one.txt",
         "  2. Look at it",
     ] {
-        assert!(made.err.lines().any(|told| told == line), "{made:?}");
+        assert!(
+            made.err.lines().any(|reported| reported == line),
+            "{made:?}"
+        );
     }
     assert!(made.err.contains("I have no plan yet."), "{made:?}");
     assert!(carried_out.err.contains("I write it."), "{carried_out:?}");

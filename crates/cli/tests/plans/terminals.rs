@@ -76,13 +76,13 @@ fn rows(world: &World) -> Vec<Vec<Vec<String>>> {
 fn assert_busy(answer: &Answer, owner: u32) {
     assert_eq!(answer.code, Some(4), "{answer:?}");
     assert_eq!(error(answer)["code"], "CA-1143", "{answer:?}");
-    let told = error(answer)["message"]
+    let reported = error(answer)["message"]
         .as_str()
         .expect("a message")
         .to_owned();
     assert!(
-        told.contains(&format!("process {owner} (")),
-        "{told} does not name {owner}"
+        reported.contains(&format!("process {owner} (")),
+        "{reported} does not name {owner}"
     );
 }
 
@@ -237,11 +237,11 @@ fn cancelling_stops_the_running_terminal_and_its_child_processes() {
     let first = world.start(&["plan", "execute", &plan]);
     let folder = wait_for_work(&world, &plan);
     assert!(!working_in(&folder).is_empty(), "the command is not seen");
-    let told = world
+    let reported = world
         .agents
         .data(&["plan", "cancel", &plan, "--reason", "enough"]);
     let answer = first.answer();
-    assert_ne!(answer.code, Some(0), "{told} {answer:?}");
+    assert_ne!(answer.code, Some(0), "{reported} {answer:?}");
     assert_eq!(working_in(&folder), Vec::<PathBuf>::new());
     assert_eq!(world.stage(&plan), "execute/cancelled");
     let answer = world.run(&["plan", "execute", &plan]);
@@ -326,8 +326,11 @@ fn a_worker_that_a_signal_stops_during_a_plan_reports_it() {
     worker.signal(Signal::TERM);
     let answer = worker.answer();
     assert_interrupted(&world, &plan, &folder, &answer);
-    let told = answer.json()["data"].clone();
-    assert_eq!((&told["failed"], &told["stopped"]), (&0.into(), &1.into()));
+    let reported = answer.json()["data"].clone();
+    assert_eq!(
+        (&reported["failed"], &reported["stopped"]),
+        (&0.into(), &1.into())
+    );
     std::fs::write(folder.join("go"), "").expect("a file");
     let next = world.run(&["worker", "--until-idle"]);
     assert_eq!(next.code, Some(0), "{next:?}");

@@ -196,13 +196,13 @@ impl World {
     }
 
     /// Starts the program without waiting for it.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+    pub(crate) fn start(&self, arguments: &[&str]) -> RunningProgram {
         let child = self
             .agents
             .command([&["--format", "json"], arguments].concat())
             .spawn()
             .expect("the program starts");
-        Running(Some(child))
+        RunningProgram(Some(child))
     }
 
     /// Queries the database.
@@ -277,9 +277,9 @@ impl World {
 }
 
 /// A running process of the program, killed on drop.
-pub(crate) struct Running(Option<Child>);
+pub(crate) struct RunningProgram(Option<Child>);
 
-impl Running {
+impl RunningProgram {
     fn child(&mut self) -> &mut Child {
         self.0.as_mut().expect("it was not waited for")
     }
@@ -311,7 +311,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
             let _unless_gone = child.kill();

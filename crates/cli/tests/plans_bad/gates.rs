@@ -1,4 +1,4 @@
-//! How far plans run without approval under each automation profile, and how guards stop them.
+//! Runs of plans without approval under each automation profile, and guards that stop them.
 
 use crate::world::{GOOD_EDIT, ONE_STEP, World};
 
@@ -153,13 +153,21 @@ fn an_unknown_cost_is_not_shown_as_zero() {
         let begun = world.begin("trusted");
         assert_eq!(begun.code, Some(0), "{begun:?}");
         let plan = world.plan();
-        let check = |told: &serde_json::Value, field: &str| {
-            assert_eq!(told[field].is_number(), is_known, "{field}: {told:#}");
-            assert_eq!(told.get("cost_known").is_none(), is_known, "{told:#}");
+        let check = |reported: &serde_json::Value, field: &str| {
+            assert_eq!(
+                reported[field].is_number(),
+                is_known,
+                "{field}: {reported:#}"
+            );
+            assert_eq!(
+                reported.get("cost_known").is_none(),
+                is_known,
+                "{reported:#}"
+            );
             if !is_known {
-                assert_eq!(told["cost_known"], false, "{told:#}");
-                let part = told["cost_known_part"].as_f64().expect("a number");
-                assert_eq!(part > 0.0, has_known_part, "{told:#}");
+                assert_eq!(reported["cost_known"], false, "{reported:#}");
+                let part = reported["cost_known_part"].as_f64().expect("a number");
+                assert_eq!(part > 0.0, has_known_part, "{reported:#}");
             }
         };
         check(&world.status()["cost"], "cost_so_far");

@@ -193,7 +193,7 @@ fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_wa
         if text.contains(SUMMARY_REQUEST) {
             continue;
         }
-        for said in [
+        for reported in [
             "Keep the log format",
             "Add no dependency",
             "Touch no test",
@@ -201,8 +201,8 @@ fn every_request_holds_all_invariants_and_the_definition_of_done_also_when_it_wa
             "the health check answers 200",
         ] {
             assert!(
-                text.contains(said),
-                "request {number} holds `{said}`: {text}"
+                text.contains(reported),
+                "request {number} holds `{reported}`: {text}"
             );
         }
     }

@@ -206,8 +206,8 @@ fn a_false_report_of_success_fails_the_validation() {
     assert_eq!(world.every_byte(), before);
     // It cannot re-plan again, and does not offer it.
     world.is_refused(&["plan", "revert", &plan], 4, "CA-1151");
-    let told = format!("{error} {status} {}", world.trouble());
-    assert!(!told.contains("plan revert"), "{told}");
+    let reported = format!("{error} {status} {}", world.trouble());
+    assert!(!reported.contains("plan revert"), "{reported}");
     // The suggested command works.
     world.file("executor.yaml", GOOD_EDIT);
     world.ok(&["plan", "prompt", &plan, "really do it"]);

@@ -34,7 +34,7 @@ pub(crate) fn session(agents: &Agents) -> String {
     made["session"]["id"].as_str().expect("an id").to_owned()
 }
 
-pub(crate) fn tell(agents: &Agents, session: &str, prompt: &str) -> Value {
+pub(crate) fn session_tell(agents: &Agents, session: &str, prompt: &str) -> Value {
     agents.data(&["session", "tell", "--session", session, prompt])
 }
 
@@ -52,8 +52,14 @@ fn our_own_server_is_an_actor_by_itself_and_in_a_graph() {
     assert_eq!(ran["usage"]["model_calls"], 1);
 
     let session = session(&caller);
-    assert_eq!(tell(&caller, &session, "first")["response"], "first");
-    assert_eq!(tell(&caller, &session, "second")["response"], "second");
+    assert_eq!(
+        session_tell(&caller, &session, "first")["response"],
+        "first"
+    );
+    assert_eq!(
+        session_tell(&caller, &session, "second")["response"],
+        "second"
+    );
     // Both messages were one conversation there; the run was another.
     let sessions = home.data(&["session", "list"]);
     assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(2));
@@ -87,11 +93,14 @@ fn a_question_of_the_agent_is_answered_in_the_next_message() {
     ]);
     assert_eq!(asked.code, Some(5), "{asked:?}");
     assert!(asked.out.contains("Which colour?"), "{asked:?}");
-    let told = tell(&caller, &session, "blue");
-    assert_eq!(told["response"], "Blue it is.");
+    let reported = session_tell(&caller, &session, "blue");
+    assert_eq!(reported["response"], "Blue it is.");
     // The same task was resumed.
-    let heard = home.data(&["session", "list"]);
-    assert_eq!(heard["sessions"].as_array().map(Vec::len), Some(1));
+    let received_events = home.data(&["session", "list"]);
+    assert_eq!(
+        received_events["sessions"].as_array().map(Vec::len),
+        Some(1)
+    );
 }
 
 #[test]
@@ -113,12 +122,15 @@ fn a_question_goes_from_agent_to_agent_and_its_answer_back() {
     let asked = caller.run(&arguments);
     assert_eq!(asked.code, Some(5), "{asked:?}");
     assert!(asked.err.contains("Which colour?"), "{asked:?}");
-    assert_eq!(tell(&caller, &session, "blue")["response"], "Blue it is.");
+    assert_eq!(
+        session_tell(&caller, &session, "blue")["response"],
+        "Blue it is."
+    );
     // The user's answer arrives unchanged and is not marked as data: it is an instruction.
     let sessions = last.data(&["session", "list"]);
     let id = sessions["sessions"][0]["id"].as_str().expect("an id");
-    let heard = last.contents(id);
-    let answer = heard
+    let received_events = last.contents(id);
+    let answer = received_events
         .iter()
         .find(|text| text.contains("blue"))
         .expect("an answer");
@@ -216,8 +228,8 @@ fn crash(database: &TestDatabase) {
     wait_for_note(|sql| database.ask(sql));
     child.kill().expect("it runs");
     child.wait().expect("it is reaped");
-    let told = caller.data(&["session", "tell", "--session", &session, "--resume"]);
-    assert_eq!(told["response"], "done meanwhile");
+    let reported = caller.data(&["session", "tell", "--session", &session, "--resume"]);
+    assert_eq!(reported["response"], "done meanwhile");
     assert_eq!(methods(&server), ["SendStreamingMessage", "GetTask"]);
     caller.assert_sound();
 

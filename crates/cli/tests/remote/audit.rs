@@ -103,11 +103,11 @@ fn defect_5813_each_audited_operation_has_one_entry() {
     }
     assert_eq!(counts["plan_created"], 2);
     // Each audited event has its entry, with its subject.
-    let mut told: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut reported: BTreeMap<(String, String), usize> = BTreeMap::new();
     for entry in &entries {
         if let Some(event) = entry["details"]["event"].as_str() {
             let subject = entry["subject"].as_str().expect("a subject");
-            *told
+            *reported
                 .entry((event.to_owned(), subject.to_owned()))
                 .or_default() += 1;
         }
@@ -121,7 +121,7 @@ fn defect_5813_each_audited_operation_has_one_entry() {
                 .or_default() += 1;
         }
     }
-    assert_eq!(told, happened);
+    assert_eq!(reported, happened);
     for kind in [
         "decision_created",
         "plan_answered",

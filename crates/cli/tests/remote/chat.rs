@@ -23,8 +23,8 @@ fn home(models: &ModelServer) -> Agents {
         .with("CLEVERAGENTS_MODEL_DEFAULT", "openai/gpt-5.1")
 }
 
-fn chat(agents: &Agents, arguments: &[&str], said: &str) -> Answer {
-    agents.run_with(&[&["chat"], arguments].concat(), said.as_bytes())
+fn chat(agents: &Agents, arguments: &[&str], printed: &str) -> Answer {
+    agents.run_with(&[&["chat"], arguments].concat(), printed.as_bytes())
 }
 
 #[test]
@@ -37,8 +37,8 @@ fn a_chat_with_a_server_works_like_a_local_chat() {
     let connect = ["server", "connect", &server.url, "--token", &secret];
     away.data(&[&connect[..], &["--namespace", "acme"]].concat());
 
-    let said = "one\n/retry\n\ntwo \\\nlines\n";
-    let (local, remote) = (chat(&here, &[], said), chat(&away, &[], said));
+    let printed = "one\n/retry\n\ntwo \\\nlines\n";
+    let (local, remote) = (chat(&here, &[], printed), chat(&away, &[], printed));
     assert_eq!((&remote.out, remote.code), (&local.out, local.code));
     assert_eq!(remote.out.matches("You said").count(), 3, "{remote:?}");
 
@@ -70,12 +70,12 @@ fn a_chat_with_a_server_works_like_a_local_chat() {
     assert_eq!(refused.code, Some(3), "{refused:?}");
 
     // With JSON each answer is a document.
-    let told = chat(&away, &["--format", "json"], "one\ntwo\n");
-    let documents = serde_json::Deserializer::from_str(&told.out).into_iter();
+    let received = chat(&away, &["--format", "json"], "one\ntwo\n");
+    let documents = serde_json::Deserializer::from_str(&received.out).into_iter();
     let documents: Vec<serde_json::Value> = documents.map(|one| one.expect("JSON")).collect();
-    assert_eq!(documents.len(), 2, "{told:?}");
+    assert_eq!(documents.len(), 2, "{received:?}");
     assert!(
         documents[1]["data"]["response"].to_string().contains("two"),
-        "{told:?}"
+        "{received:?}"
     );
 }

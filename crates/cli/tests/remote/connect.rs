@@ -151,8 +151,8 @@ fn issue_16_17_a_connected_command_line_never_silently_runs_locally() {
         client.data(line);
     }
     let listed = client.run(&["--format", "json", "token", "list"]).json();
-    let said = listed["messages"].to_string();
-    assert!(said.contains(&server.url), "{said}");
+    let message = listed["messages"].to_string();
+    assert!(message.contains(&server.url), "{message}");
     let listed = client.run(&["--format", "json", "--local", "token", "list"]);
     assert!(!listed.out.contains(&server.url), "{}", listed.out);
 }

@@ -125,21 +125,21 @@ fn a_connection_on_a_full_disk_is_changed_atomically() {
 }
 
 /// A TCP proxy to a database server that can be interrupted.
-struct Way {
+struct DatabaseProxy {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Way {
+impl DatabaseProxy {
     fn to(target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let way = Self {
+        let proxy = Self {
             address: listener.local_addr().expect("an address"),
             is_cut: Arc::default(),
             open: Arc::default(),
         };
-        let (is_cut, open) = (Arc::clone(&way.is_cut), Arc::clone(&way.open));
+        let (is_cut, open) = (Arc::clone(&proxy.is_cut), Arc::clone(&proxy.open));
         // Ends with the test.
         std::thread::spawn(move || {
             for near in listener.incoming().flatten() {
@@ -161,7 +161,7 @@ impl Way {
                 open.extend([near, far]);
             }
         });
-        way
+        proxy
     }
 
     fn cut(&self) {
@@ -172,7 +172,7 @@ impl Way {
         }
     }
 
-    fn mend(&self) {
+    fn repair(&self) {
         self.is_cut.store(false, Ordering::SeqCst);
     }
 }
@@ -209,8 +209,8 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
         Some((login, target)) => (format!("{login}@"), target),
         None => (String::new(), place),
     };
-    let way = Way::to(target.to_owned());
-    let host = agents().on(&format!("{start}://{login}{}/{name}", way.address));
+    let proxy = DatabaseProxy::to(target.to_owned());
+    let host = agents().on(&format!("{start}://{login}{}/{name}", proxy.address));
     let server = Server::start(&host, &["--insecure-local"]);
     assert_eq!(ask(&server, "GET /readyz", &[], "").0, 200);
     let (status, made, _) = ask(&server, "POST /api/v1/sessions", &[], "{}");
@@ -233,14 +233,14 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
     let mut events = listen();
     let mut position = 0;
     while position == 0 {
-        let heard = events.next().expect("a block").expect("no end");
-        if heard.data.is_some() {
-            position = heard.position.expect("a position");
+        let received_events = events.next().expect("a block").expect("no end");
+        if received_events.data.is_some() {
+            position = received_events.position.expect("a position");
         }
     }
 
     for round in 0..2 {
-        way.cut();
+        proxy.cut();
         for (line, body) in [
             ("GET /readyz".to_owned(), ""),
             (format!("GET {session}"), ""),
@@ -250,17 +250,20 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
             ("GET /a2a/v1/tasks".to_owned(), ""),
             ("POST /a2a".to_owned(), CALL),
         ] {
-            let (status, told, head) = ask(&server, &line, &["a2a-version: 1.0"], body);
-            assert_eq!(status, 503, "{line}: {told}");
+            let (status, received, head) = ask(&server, &line, &["a2a-version: 1.0"], body);
+            assert_eq!(status, 503, "{line}: {received}");
             assert!(head.contains("retry-after:"), "{line}: {head}");
-            let told = told.to_string();
-            assert!(!told.contains("127.0.0.1"), "nothing of the inside: {told}");
+            let received = received.to_string();
+            assert!(
+                !received.contains("127.0.0.1"),
+                "nothing of the inside: {received}"
+            );
         }
         // The process is still alive.
         assert_eq!(ask(&server, "GET /healthz", &[], "").0, 200);
-        let (status, told, _) = append(&format!("{round}"));
-        assert_eq!(status, 503, "{told}");
-        way.mend();
+        let (status, received, _) = append(&format!("{round}"));
+        assert_eq!(status, 503, "{received}");
+        proxy.repair();
         wait_until("it is ready again", || {
             ask(&server, "GET /readyz", &[], "").0 == 200
         });
@@ -270,7 +273,7 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
     // A listener that stayed connected or reconnects misses nothing.
     let mut numbers = vec![0];
     while numbers.len() < 3 {
-        let Ok(Some(heard)) = events.next() else {
+        let Ok(Some(received_events)) = events.next() else {
             let caller = Caller::connect(server.address()).expect("it listens");
             let after = format!("last-event-id: {position}");
             let line = "GET /api/v1/events?kind=session.message_appended";
@@ -280,8 +283,8 @@ fn a_server_reports_an_unavailable_database_and_continues_when_it_is_back() {
                 .expect("a stream");
             continue;
         };
-        if let Some(data) = heard.data {
-            position = heard.position.expect("a position");
+        if let Some(data) = received_events.data {
+            position = received_events.position.expect("a position");
             numbers.push(data["payload"]["sequence"].as_u64().expect("a number"));
         }
     }

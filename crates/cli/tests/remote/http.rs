@@ -9,9 +9,9 @@ use serde_json::Value;
 /// Timeout after which the server counts as gone.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Why there is no response.
+/// Reason of a missing response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum MissingResponse {
     /// The connection ended before the first byte of a response.
     Unanswered,
     /// The response started but was not completed.
@@ -43,7 +43,7 @@ pub(crate) struct Caller {
 }
 
 /// Status and headers of a response.
-struct Head {
+struct ResponseHead {
     status: u16,
     text: String,
     /// Length of the body in bytes; `None` for chunked encoding.
@@ -61,7 +61,12 @@ impl Caller {
         })
     }
 
-    fn begin(&mut self, line: &str, headers: &[&str], body: &str) -> Result<Head, Broken> {
+    fn begin(
+        &mut self,
+        line: &str,
+        headers: &[&str],
+        body: &str,
+    ) -> Result<ResponseHead, MissingResponse> {
         let mut whole = format!(
             "{line} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
             body.len()
@@ -75,8 +80,10 @@ impl Caller {
         // A server that refuses early may have responded anyway.
         let _written = self.stream.get_mut().write_all(whole.as_bytes());
         match self.stream.fill_buf() {
-            Ok(bytes) if !bytes.is_empty() => head(&mut self.stream).map_err(|_| Broken::Torn),
-            _ => Err(Broken::Unanswered),
+            Ok(bytes) if !bytes.is_empty() => {
+                head(&mut self.stream).map_err(|_| MissingResponse::Torn)
+            }
+            _ => Err(MissingResponse::Unanswered),
         }
     }
 
@@ -86,14 +93,14 @@ impl Caller {
         line: &str,
         headers: &[&str],
         body: &str,
-    ) -> Result<Answer, Broken> {
+    ) -> Result<Answer, MissingResponse> {
         let head = self.begin(line, headers, body)?;
         let mut body = Vec::new();
-        let left = Left::of(&head);
+        let left = RemainingBody::from_head(&head);
         let stream = &mut self.stream;
         Body { stream, left }
             .read_to_end(&mut body)
-            .map_err(|_| Broken::Torn)?;
+            .map_err(|_| MissingResponse::Torn)?;
         Ok(Answer {
             status: head.status,
             head: head.text,
@@ -107,17 +114,18 @@ impl Caller {
         line: &str,
         headers: &[&str],
         body: &str,
-    ) -> Result<Result<Events, Answer>, Broken> {
+    ) -> Result<Result<Events, Answer>, MissingResponse> {
         let head = self.begin(line, headers, body)?;
         let mut body = Body {
-            left: Left::of(&head),
+            left: RemainingBody::from_head(&head),
             stream: self.stream,
         };
         if head.text.contains("text/event-stream") {
             return Ok(Ok(Events(BufReader::new(body))));
         }
         let mut bytes = Vec::new();
-        body.read_to_end(&mut bytes).map_err(|_| Broken::Torn)?;
+        body.read_to_end(&mut bytes)
+            .map_err(|_| MissingResponse::Torn)?;
         Ok(Err(Answer {
             status: head.status,
             head: head.text,
@@ -126,8 +134,8 @@ impl Caller {
     }
 }
 
-fn head(stream: &mut impl BufRead) -> Result<Head, Error> {
-    let mut head = Head {
+fn head(stream: &mut impl BufRead) -> Result<ResponseHead, Error> {
+    let mut head = ResponseHead {
         status: 0,
         text: String::new(),
         length: Some(0),
@@ -164,16 +172,15 @@ fn line(stream: &mut impl BufRead) -> Result<String, Error> {
     }
 }
 
-/// Remaining body.
-enum Left {
+enum RemainingBody {
     Bytes(u64),
     /// Bytes of this chunk, and whether there was one before.
     Chunk(u64, bool),
     Nothing,
 }
 
-impl Left {
-    const fn of(head: &Head) -> Self {
+impl RemainingBody {
+    const fn from_head(head: &ResponseHead) -> Self {
         match head.length {
             Some(length) => Self::Bytes(length),
             None => Self::Chunk(0, false),
@@ -184,25 +191,25 @@ impl Left {
 /// Body of a response; reading a truncated one is an error.
 struct Body<S> {
     stream: S,
-    left: Left,
+    left: RemainingBody,
 }
 
 impl<S: BufRead> Read for Body<S> {
     fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
-        if let Left::Chunk(0, has_one_before) = self.left {
+        if let RemainingBody::Chunk(0, has_one_before) = self.left {
             if has_one_before {
                 line(&mut self.stream)?;
             }
             let size = line(&mut self.stream)?;
             let size =
                 u64::from_str_radix(&size, 16).map_err(|_| Error::from(ErrorKind::InvalidData))?;
-            self.left = Left::Chunk(size, true);
+            self.left = RemainingBody::Chunk(size, true);
             if size == 0 {
                 line(&mut self.stream)?;
-                self.left = Left::Nothing;
+                self.left = RemainingBody::Nothing;
             }
         }
-        let (Left::Bytes(left) | Left::Chunk(left, _)) = &mut self.left else {
+        let (RemainingBody::Bytes(left) | RemainingBody::Chunk(left, _)) = &mut self.left else {
             return Ok(0);
         };
         if *left == 0 {
@@ -222,7 +229,7 @@ pub(crate) struct Events(BufReader<Body<BufReader<TcpStream>>>);
 
 /// A received event.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedResponse {
     /// Position in the log, if given.
     pub(crate) position: Option<u64>,
     pub(crate) kind: Option<String>,
@@ -232,8 +239,8 @@ pub(crate) struct Heard {
 
 impl Events {
     /// The next event; `None` at the end of the stream.
-    pub(crate) fn next(&mut self) -> Result<Option<Heard>, Broken> {
-        let mut heard = Heard {
+    pub(crate) fn next(&mut self) -> Result<Option<ReceivedResponse>, MissingResponse> {
+        let mut received_events = ReceivedResponse {
             position: None,
             kind: None,
             data: None,
@@ -244,19 +251,19 @@ impl Events {
                 match self.0.fill_buf() {
                     Ok([]) => return Ok(None),
                     Ok(_) => is_begun = true,
-                    Err(_) => return Err(Broken::Torn),
+                    Err(_) => return Err(MissingResponse::Torn),
                 }
             }
-            let line = line(&mut self.0).map_err(|_| Broken::Torn)?;
+            let line = line(&mut self.0).map_err(|_| MissingResponse::Torn)?;
             if let Some(id) = line.strip_prefix("id: ") {
-                heard.position = id.parse().ok();
+                received_events.position = id.parse().ok();
             } else if let Some(kind) = line.strip_prefix("event: ") {
-                heard.kind = Some(kind.to_owned());
+                received_events.kind = Some(kind.to_owned());
             } else if let Some(text) = line.strip_prefix("data: ") {
                 let data = serde_json::from_str(text);
-                heard.data = Some(data.unwrap_or_else(|error| panic!("{error}: {text}")));
+                received_events.data = Some(data.unwrap_or_else(|error| panic!("{error}: {text}")));
             } else if line.is_empty() {
-                return Ok(Some(heard));
+                return Ok(Some(received_events));
             }
         }
     }

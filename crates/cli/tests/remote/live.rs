@@ -39,18 +39,18 @@ fn home(models: &ModelServer) -> Agents {
 /// Reads the output of a command until it contains a text, and returns the output so far.
 fn read_until(child: &mut Child, text: &str) -> String {
     let out = child.stdout.as_mut().expect("a pipe");
-    let mut said = Vec::new();
+    let mut message = Vec::new();
     let mut byte = [0];
-    while !String::from_utf8_lossy(&said).contains(text) {
+    while !String::from_utf8_lossy(&message).contains(text) {
         if out.read(&mut byte).expect("it can be read") == 0 {
             let mut why = String::new();
             let mut err = child.stderr.take().expect("a pipe");
             err.read_to_string(&mut why).expect("text");
-            panic!("it ends: {}{why}", String::from_utf8_lossy(&said));
+            panic!("it ends: {}{why}", String::from_utf8_lossy(&message));
         }
-        said.push(byte[0]);
+        message.push(byte[0]);
     }
-    String::from_utf8_lossy(&said).into_owned()
+    String::from_utf8_lossy(&message).into_owned()
 }
 
 /// Masks values that vary.
@@ -105,8 +105,8 @@ fn an_answer_is_streamed_as_in_a_local_command() {
     }
     // Machine formats have one document, wherever the command runs.
     let session = home.create_session();
-    let told = away.data(&["session", "tell", "--session", &session, "--stream", "hi"]);
-    assert_eq!(told["response"], "Hello there");
+    let received = away.data(&["session", "tell", "--session", &session, "--stream", "hi"]);
+    assert_eq!(received["response"], "Hello there");
     // Failures are reported as in local commands.
     let arguments = ["session", "tell", "--session", "nowhere", "--stream", "hi"];
     assert_eq!(away.run(&arguments), home.run(&arguments));
@@ -152,17 +152,17 @@ fn the_log_of_a_plan_is_followed_until_it_finishes() {
         let is_first = format == "plain";
         let arguments = ["--format", format, "plan", "log", &id, "--follow"];
         let mut child = away.command(arguments).spawn().expect("it starts");
-        let mut said = read_until(&mut child, "\n");
+        let mut message = read_until(&mut child, "\n");
         if is_first {
             plans::advance(&engine, plan, &[StageTransition::StartStrategize]);
-            said.push_str(&read_until(&mut child, "\n"));
+            message.push_str(&read_until(&mut child, "\n"));
             plans::advance(&engine, plan, &[StageTransition::Cancel]);
         }
         let output = child.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        said.push_str(&String::from_utf8_lossy(&output.stdout));
-        assert_eq!(said, home.run(&arguments).out, "{format}");
-        assert!(said.lines().count() > 2, "{said}");
+        message.push_str(&String::from_utf8_lossy(&output.stdout));
+        assert_eq!(message, home.run(&arguments).out, "{format}");
+        assert!(message.lines().count() > 2, "{message}");
     }
     let yaml = ["--format", "yaml", "plan", "log", &id, "--follow"];
     assert_eq!(away.run(&yaml).code, home.run(&yaml).code);
@@ -182,14 +182,14 @@ fn following_a_log_continues_after_a_server_restart() {
         .command(["plan", "log", &id, "--follow"])
         .spawn()
         .expect("it starts");
-    let mut said = read_until(&mut child, "\n");
+    let mut message = read_until(&mut child, "\n");
     assert_eq!(server.end(), Some(0));
     plans::advance(&engine, plan, &[StageTransition::StartStrategize]);
     let _again = Server::start_again(&home, &url, &["--insecure-local"]);
-    said.push_str(&read_until(&mut child, "\n"));
+    message.push_str(&read_until(&mut child, "\n"));
     plans::advance(&engine, plan, &[StageTransition::Cancel]);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    said.push_str(&String::from_utf8_lossy(&output.stdout));
-    assert_eq!(said, home.run(&["plan", "log", &id, "--follow"]).out);
+    message.push_str(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!(message, home.run(&["plan", "log", &id, "--follow"]).out);
 }

@@ -95,7 +95,7 @@ impl Scene {
     }
 
     /// Waits while callers write, for a part of the time and until every caller could write.
-    fn go_on(&self, size: &Size) {
+    fn keep_running(&self, size: &Size) {
         let part = size.time / (u32::try_from(size.kills).expect("few") + 1);
         let so_many = || self.acknowledged.load(Ordering::Relaxed);
         let (begun, wanted) = (Instant::now(), so_many() + 2 * size.callers);
@@ -149,9 +149,9 @@ impl Scene {
 
     /// Receives messages until one arrives in the session `end`, and returns them in order.
     /// Reconnects at the last position when the connection breaks, and sometimes breaks it itself.
-    fn listen(&self, end: &str) -> Vec<Heard> {
+    fn listen(&self, end: &str) -> Vec<ReceivedMessage> {
         let _let_go = LetGo(self);
-        let (mut heard, mut position, mut dice) = (Vec::new(), 0, Dice::default());
+        let (mut received_events, mut position, mut dice) = (Vec::new(), 0, Dice::default());
         let begun = Instant::now();
         loop {
             assert!(begun.elapsed() < PATIENCE, "events do not come");
@@ -169,7 +169,8 @@ impl Scene {
                 continue;
             };
             self.resumed.fetch_add(1, Ordering::Relaxed);
-            let until = heard.len() + 500 + usize::try_from(dice.roll(5_000)).unwrap_or(0);
+            let until =
+                received_events.len() + 500 + usize::try_from(dice.roll(5_000)).unwrap_or(0);
             while let Ok(Some(block)) = events.next() {
                 assert!(
                     !self.is_over.load(Ordering::SeqCst),
@@ -177,12 +178,12 @@ impl Scene {
                 );
                 position = block.position.unwrap_or(position);
                 if let Some(data) = block.data {
-                    heard.push(Heard::of(position, &data));
+                    received_events.push(ReceivedMessage::from_data(position, &data));
                     if data["subject"] == end {
-                        return heard;
+                        return received_events;
                     }
                 }
-                if heard.len() == until {
+                if received_events.len() == until {
                     break;
                 }
             }
@@ -204,15 +205,15 @@ impl Drop for LetGo<'_> {
 
 /// A message that a listener received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Heard {
+struct ReceivedMessage {
     position: u64,
     session: String,
     number: u64,
     message: String,
 }
 
-impl Heard {
-    fn of(position: u64, data: &Value) -> Self {
+impl ReceivedMessage {
+    fn from_data(position: u64, data: &Value) -> Self {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         assert_eq!(data["position"], position);
         Self {
@@ -241,7 +242,7 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
     let shared = scene.session();
     let own: Vec<String> = (0..size.callers).map(|_| scene.session()).collect();
     let end = scene.session();
-    let (stored, heard) = std::thread::scope(|scope| {
+    let (stored, received_events) = std::thread::scope(|scope| {
         let (scene, end) = (&scene, &end);
         let _let_go = LetGo(scene);
         let listeners: Vec<_> = (0..size.listeners)
@@ -254,12 +255,12 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
             })
             .collect();
         for _ in 0..size.kills {
-            scene.go_on(&size);
+            scene.keep_running(&size);
             server.kill();
             server = Server::start_again(&agents, &server.url, &["--insecure-local"]);
             scene.moved(&server);
         }
-        scene.go_on(&size);
+        scene.keep_running(&size);
         scene.is_enough.store(true, Ordering::SeqCst);
         let stored: Vec<_> = writers
             .into_iter()
@@ -267,11 +268,11 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
             .collect();
         // The last message: a listener that receives it has received all.
         scene.append(&mut None, end, "end", "the end");
-        let heard: Vec<_> = listeners
+        let received_events: Vec<_> = listeners
             .into_iter()
             .map(|listener| listener.join().expect("ends"))
             .collect();
-        (stored, heard)
+        (stored, received_events)
     });
     drop(server);
     let mut expected: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -297,18 +298,18 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
         expected.insert(session.clone(), ids.collect());
     }
     let appended: usize = expected.values().map(Vec::len).sum();
-    for heard in &heard {
+    for received_events in &received_events {
         assert!(
-            heard.is_sorted_by(|one, next| one.position < next.position),
+            received_events.is_sorted_by(|one, next| one.position < next.position),
             "in order"
         );
-        let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for one in heard {
-            let of_session = told.entry(one.session.clone()).or_default();
+        let mut reported: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for one in received_events {
+            let of_session = reported.entry(one.session.clone()).or_default();
             assert_eq!(one.number, of_session.len() as u64, "in order, and once");
             of_session.push(one.message.clone());
         }
-        assert!(told == expected, "each message once");
+        assert!(reported == expected, "each message once");
     }
     agents.assert_sound();
     println!(
@@ -318,8 +319,8 @@ fn no_message_is_lost_or_duplicated_when_a_server_under_load_is_killed() {
         expected.len(),
         size.kills,
         scene.repeated.load(Ordering::Relaxed),
-        heard.len(),
-        heard.iter().map(Vec::len).sum::<usize>(),
+        received_events.len(),
+        received_events.iter().map(Vec::len).sum::<usize>(),
         scene.resumed.load(Ordering::Relaxed),
     );
 }

@@ -65,19 +65,18 @@ impl Server {
         BufReader::new(process.stdout.take().expect("a pipe"))
             .read_line(&mut line)
             .expect("its address");
-        let said: Value = serde_json::from_str(&line).unwrap_or_default();
-        let Some(url) = said["url"].as_str() else {
+        let message: Value = serde_json::from_str(&line).unwrap_or_default();
+        let Some(url) = message["url"].as_str() else {
             process.wait().expect("it ends");
             return Err(line);
         };
-        assert_eq!(said["pid"], process.id());
+        assert_eq!(message["pid"], process.id());
         Ok(Self {
             url: url.to_owned(),
             process,
         })
     }
 
-    /// Its address.
     fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use cleveragents_testkit::TestDatabase;
 
-use crate::agent::{caller, session, tell, wait_for_note};
+use crate::agent::{caller, session, session_tell, wait_for_note};
 
 /// An agent that runs until dropped.
 struct Peer {
@@ -59,11 +59,11 @@ fn try_agent(folder: &Path, binding: &str, streams: &str) {
     let mut peer = Peer::start(folder, binding, streams);
     let caller = caller(&peer.url);
     let session = session(&caller);
-    let first = tell(&caller, &session, "one")["response"].clone();
+    let first = session_tell(&caller, &session, "one")["response"].clone();
     let first = first.as_str().expect("text");
     let context = first.strip_suffix(" one done").expect("an answer");
     // The conversation continues in its context, also after a question.
-    let second = tell(&caller, &session, "two");
+    let second = session_tell(&caller, &session, "two");
     assert_eq!(second["response"], format!("{context} two done"), "{here}");
     let ask = |prompt: &str| {
         let arguments = ["session", "tell", "--session", session.as_str(), prompt];
@@ -72,7 +72,7 @@ fn try_agent(folder: &Path, binding: &str, streams: &str) {
     let asked = ask("ask");
     assert_eq!(asked.code, Some(5), "{here}: {asked:?}");
     assert!(asked.out.contains("Which colour?"), "{here}: {asked:?}");
-    let answered = tell(&caller, &session, "blue");
+    let answered = session_tell(&caller, &session, "blue");
     assert_eq!(
         answered["response"],
         format!("{context} blue done"),
@@ -96,7 +96,7 @@ fn try_agent(folder: &Path, binding: &str, streams: &str) {
     let id = id.and_then(rustix::process::Pid::from_raw).expect("an id");
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
     assert_eq!(child.wait().expect("it ends").code(), Some(130), "{here}");
-    let mut told = String::new();
-    peer.out.read_line(&mut told).expect("a line");
-    assert_eq!(told, "cancelled\n", "{here}");
+    let mut reported = String::new();
+    peer.out.read_line(&mut reported).expect("a line");
+    assert_eq!(reported, "cancelled\n", "{here}");
 }

@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// Intended end of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum IntendedEnd {
     CarriedOut,
     Approved,
     /// Cancelled when it was accepted, and while it runs.
@@ -20,11 +20,11 @@ enum Wish {
     CancelledLate,
 }
 
-const WISHES: [Wish; 4] = [
-    Wish::CarriedOut,
-    Wish::CancelledLate,
-    Wish::Approved,
-    Wish::CancelledEarly,
+const WISHES: [IntendedEnd; 4] = [
+    IntendedEnd::CarriedOut,
+    IntendedEnd::CancelledLate,
+    IntendedEnd::Approved,
+    IntendedEnd::CancelledEarly,
 ];
 
 /// Sends a request; internal errors fail the test.
@@ -52,12 +52,12 @@ fn make(address: &str, action: &str, name: &str) -> String {
 
 fn execute(address: &str, plan: &str) {
     let line = format!("POST /api/v1/plans/{plan}/execute");
-    let (status, told) = ask(address, &line, &json!({}));
-    assert_eq!(status, 202, "{told}");
+    let (status, reported) = ask(address, &line, &json!({}));
+    assert_eq!(status, 202, "{reported}");
 }
 
 /// Receives the events of a plan until it reaches its intended end, and returns their kinds.
-fn watch(address: &str, plan: &str, wish: Wish) -> Vec<String> {
+fn watch(address: &str, plan: &str, wish: IntendedEnd) -> Vec<String> {
     let line = format!("GET /api/v1/events?kind=plan.&subject={plan}&after=0");
     let caller = Caller::connect(address).expect("a server listens");
     let mut events = caller
@@ -66,16 +66,18 @@ fn watch(address: &str, plan: &str, wish: Wish) -> Vec<String> {
         .expect("a stream");
     let (mut kinds, mut last) = (Vec::new(), 0);
     loop {
-        let heard = events.next().expect("a whole block").expect("no end");
-        let Some(data) = heard.data else { continue };
-        let position = heard.position.expect("a position");
+        let received_events = events.next().expect("a whole block").expect("no end");
+        let Some(data) = received_events.data else {
+            continue;
+        };
+        let position = received_events.position.expect("a position");
         assert!(position > last, "in order");
         last = position;
         assert_eq!(data["subject"], plan);
-        kinds.push(heard.kind.expect("a kind"));
+        kinds.push(received_events.kind.expect("a kind"));
         let wanted = match wish {
-            Wish::CarriedOut | Wish::Approved => "execute/complete",
-            Wish::CancelledEarly | Wish::CancelledLate => "cancelled",
+            IntendedEnd::CarriedOut | IntendedEnd::Approved => "execute/complete",
+            IntendedEnd::CancelledEarly | IntendedEnd::CancelledLate => "cancelled",
         };
         let stage = data["payload"]["to"].as_str().unwrap_or_default();
         if stage.ends_with(wanted) {
@@ -85,8 +87,17 @@ fn watch(address: &str, plan: &str, wish: Wish) -> Vec<String> {
 }
 
 /// Brings a plan to its intended end and waits for it.
-fn fulfil(world: &World, address: &str, name: &str, wish: Wish, looks: &AtomicUsize) -> String {
-    let is_slow = matches!(wish, Wish::CancelledEarly | Wish::CancelledLate);
+fn fulfil(
+    world: &World,
+    address: &str,
+    name: &str,
+    wish: IntendedEnd,
+    looks: &AtomicUsize,
+) -> String {
+    let is_slow = matches!(
+        wish,
+        IntendedEnd::CancelledEarly | IntendedEnd::CancelledLate
+    );
     let action = if is_slow { "local/slow" } else { "local/named" };
     let plan = make(address, action, name);
     let post = |what: &str| {
@@ -98,19 +109,19 @@ fn fulfil(world: &World, address: &str, name: &str, wish: Wish, looks: &AtomicUs
     };
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| watch(address, &plan, wish));
-        if wish == Wish::Approved {
-            let (status, told) = post("approve");
-            assert_eq!(status, 200, "{told}");
+        if wish == IntendedEnd::Approved {
+            let (status, reported) = post("approve");
+            assert_eq!(status, 200, "{reported}");
         }
         execute(address, &plan);
-        if wish == Wish::CancelledLate {
+        if wish == IntendedEnd::CancelledLate {
             World::wait_until("a running plan", || {
                 world.stage(&plan) == "execute/processing"
             });
         }
         if is_slow {
-            let (status, told) = post("cancel");
-            assert_eq!(status, 200, "{told}");
+            let (status, reported) = post("cancel");
+            assert_eq!(status, 200, "{reported}");
         }
         World::wait_until("the plan", || {
             for what in ["", "/tree", "/log", "/strategy", "/checkpoints"] {
@@ -170,7 +181,7 @@ fn concurrent_plans_of_eight_callers_reach_their_intended_end() {
     assert_eq!(server.end(), Some(0));
     let carried_out: BTreeMap<String, String> = all
         .iter()
-        .filter(|(_, _, wish)| matches!(wish, Wish::CarriedOut | Wish::Approved))
+        .filter(|(_, _, wish)| matches!(wish, IntendedEnd::CarriedOut | IntendedEnd::Approved))
         .map(|(plan, name, _)| (plan.clone(), name.clone()))
         .collect();
     assert_eq!(carried_out.len(), 4 * each);

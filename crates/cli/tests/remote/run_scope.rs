@@ -112,7 +112,7 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
     let viewer = reader(&secret);
     let missing = RunId::generate().to_string();
     let mut variants = 0;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
 
     // By id and by prefix, over HTTP, JSON-RPC and the command line: the response for a missing
     // run.
@@ -142,7 +142,7 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
                     );
                 }
                 variants += 3;
-                told.push(text);
+                reported.push(text);
             }
         }
         // A viewer cannot change anything; an invisible run does not exist.
@@ -184,7 +184,7 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
         "registry/actor/show",
         &json!({"name": "builtin/deterministic"}),
     );
-    told.push(String::from_utf8_lossy(&shown.body).into_owned());
+    reported.push(String::from_utf8_lossy(&shown.body).into_owned());
     if shown.status == 200 {
         let shown = shown.json().to_string();
         assert!(shown.contains(r#""total_runs":0"#), "{shown}");
@@ -201,12 +201,12 @@ fn issue_16_10_a_viewer_reads_no_run_of_another_namespace() {
         (format!("GET /api/v1/sessions/{}", runs[0]), Value::Null),
     ] {
         let answer = viewer.ask(&line, &body);
-        told.push(String::from_utf8_lossy(&answer.body).into_owned());
+        reported.push(String::from_utf8_lossy(&answer.body).into_owned());
         variants += 1;
     }
-    told.push(events(&viewer));
+    reported.push(events(&viewer));
     variants += 1;
-    for text in &told {
+    for text in &reported {
         assert!(!text.contains(SECRET), "{text}");
         assert!(!text.contains("acme"), "{text}");
     }

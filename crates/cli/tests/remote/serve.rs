@@ -253,8 +253,11 @@ fn a_server_logs_json_lines_without_secrets() {
         (&cause["request"], &cause["level"]),
         (&id.into(), &"ERROR".into())
     );
-    let told = cause["cause"].as_str().expect("a text");
-    assert!(told.contains("no such table: tool_invocations"), "{told}");
+    let received = cause["cause"].as_str().expect("a text");
+    assert!(
+        received.contains("no such table: tool_invocations"),
+        "{received}"
+    );
     let access = find("request failed", Some("/api/v1/operations/tool/calls"));
     assert_eq!(access["request"], id);
     assert_eq!(
@@ -293,8 +296,8 @@ fn issue_16_12_a_server_without_tls_prints_a_reachable_address_and_a_warning() {
     BufReader::new(process.stdout.take().expect("a pipe"))
         .read_line(&mut line)
         .expect("its address");
-    let said: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    let url = said["url"].as_str().expect("an address").to_owned();
+    let printed: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let url = printed["url"].as_str().expect("an address").to_owned();
     let port = url.rsplit(':').next().expect("a port").to_owned();
     let server = Server {
         process,

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use cleveragents_testkit::{Agents, TestDatabase, proof_size};
 use serde_json::{Value, json};
 
-use crate::http::{Answer, Broken, Caller};
+use crate::http::{Answer, Caller, MissingResponse};
 use crate::{Server, agents};
 
 /// Deadline for all callers.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What one kind of caller repeats until the server refuses it.
+/// Request that one kind of caller repeats until the server refuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Appends messages.
@@ -56,7 +56,7 @@ const ENDLESS: &str =
 
 /// Results that a caller received, for later checks.
 #[derive(Debug, Default)]
-struct Told {
+struct CallerResults {
     session: String,
     /// Acknowledged messages.
     appended: Vec<String>,
@@ -74,7 +74,7 @@ struct Client<'a> {
     number: usize,
     /// Number of responses, or confirmed starts, per kind of caller.
     rounds: &'a AtomicUsize,
-    told: Told,
+    printed: CallerResults,
 }
 
 impl Client<'_> {
@@ -87,7 +87,7 @@ impl Client<'_> {
     }
 
     /// Repeats until it is refused or the server is gone.
-    fn run(mut self) -> (Kind, Told) {
+    fn run(mut self) -> (Kind, CallerResults) {
         let begun = Instant::now();
         let mut caller = None;
         for round in 0.. {
@@ -101,27 +101,31 @@ impl Client<'_> {
             match self.once(connected, round) {
                 // The connection is reused.
                 Ok(again) => caller = again,
-                Err(Broken::Unanswered) => break,
-                Err(Broken::Torn) => panic!("a torn answer for {:?}", self.kind),
+                Err(MissingResponse::Unanswered) => break,
+                Err(MissingResponse::Torn) => panic!("a torn answer for {:?}", self.kind),
             }
         }
-        (self.kind, self.told)
+        (self.kind, self.printed)
     }
 
     /// Sends one request; returns whether the connection can be reused.
-    fn once(&mut self, mut caller: Caller, round: usize) -> Result<Option<Caller>, Broken> {
+    fn once(
+        &mut self,
+        mut caller: Caller,
+        round: usize,
+    ) -> Result<Option<Caller>, MissingResponse> {
         let text = format!("{:?} {} {round}", self.kind, self.number);
         let (line, headers, body): (String, &[&str], String) = match self.kind {
             Kind::Append => (
-                format!("POST /api/v1/sessions/{}/messages", self.told.session),
+                format!("POST /api/v1/sessions/{}/messages", self.printed.session),
                 &[],
                 json!({"role": "user", "content": text}).to_string(),
             ),
             Kind::Turn | Kind::TurnInPieces | Kind::Endless | Kind::EndlessInPieces => {
                 let is_whole = matches!(self.kind, Kind::Turn | Kind::Endless);
-                self.told.asked.push(text.clone());
+                self.printed.asked.push(text.clone());
                 (
-                    format!("POST /api/v1/sessions/{}/turns", self.told.session),
+                    format!("POST /api/v1/sessions/{}/turns", self.printed.session),
                     if is_whole {
                         &[]
                     } else {
@@ -169,11 +173,11 @@ impl Client<'_> {
             }
             Ok(mut events) => {
                 let mut last = None;
-                while let Some(heard) = events.next()? {
+                while let Some(received_events) = events.next()? {
                     self.rounds.fetch_add(1, Ordering::SeqCst);
-                    if let Some(data) = heard.data {
+                    if let Some(data) = received_events.data {
                         self.note_task(&data);
-                        last = Some((heard.kind.unwrap_or_default(), data));
+                        last = Some((received_events.kind.unwrap_or_default(), data));
                     }
                 }
                 self.end_of(last);
@@ -184,36 +188,39 @@ impl Client<'_> {
 
     fn note_task(&mut self, answer: &Value) {
         if let Some(id) = answer["result"]["task"]["id"].as_str() {
-            self.told.tasks.push(id.to_owned());
+            self.printed.tasks.push(id.to_owned());
         }
     }
 
     /// Checks a complete response; returns whether it was accepted.
     fn take_in(&mut self, answer: &Answer, text: &str) -> bool {
-        let said = answer.json();
+        let answered_text = answer.json();
         if answer.status == 503 {
-            let code = said.pointer("/error/data/0/metadata/code");
-            let code = code.or_else(|| said.get("code"));
-            assert_eq!(code, Some(&json!("CA-1220")), "{said}");
-            if self.told.asked.last().is_some_and(|asked| asked == text) {
+            let code = answered_text.pointer("/error/data/0/metadata/code");
+            let code = code.or_else(|| answered_text.get("code"));
+            assert_eq!(code, Some(&json!("CA-1220")), "{answered_text}");
+            if self.printed.asked.last().is_some_and(|asked| asked == text) {
                 // Refused before any work started.
-                self.told.asked.pop();
+                self.printed.asked.pop();
             }
             return false;
         }
         match self.kind {
             Kind::Append => {
-                assert_eq!(answer.status, 201, "{said}");
-                self.told.appended.push(text.to_owned());
+                assert_eq!(answer.status, 201, "{answered_text}");
+                self.printed.appended.push(text.to_owned());
             }
             Kind::Turn | Kind::Endless => {
-                assert_eq!(answer.status, 200, "{said}");
-                self.ended(&said);
+                assert_eq!(answer.status, 200, "{answered_text}");
+                self.ended(&answered_text);
             }
             _ => {
-                assert_eq!(answer.status, 200, "{said}");
-                assert!(said["result"]["task"]["id"].is_string(), "{said}");
-                self.note_task(&said);
+                assert_eq!(answer.status, 200, "{answered_text}");
+                assert!(
+                    answered_text["result"]["task"]["id"].is_string(),
+                    "{answered_text}"
+                );
+                self.note_task(&answered_text);
             }
         }
         self.rounds.fetch_add(1, Ordering::SeqCst);
@@ -224,7 +231,7 @@ impl Client<'_> {
     fn ended(&mut self, turn: &Value) {
         if turn["state"] == "answered" {
             assert_eq!(turn["text"], "one two three four");
-            self.told.answered += 1;
+            self.printed.answered += 1;
         } else {
             assert_eq!(turn["state"], "stopped", "{turn}");
         }
@@ -269,7 +276,7 @@ fn is_running(agents: &Agents, session: &str) -> bool {
 }
 
 /// Starts all kinds of callers, stops the server, and returns the results of the callers.
-fn end_under_load(agents: &Agents, each: usize) -> Vec<(Kind, Told)> {
+fn end_under_load(agents: &Agents, each: usize) -> Vec<(Kind, CallerResults)> {
     for (name, script) in [("quick.yaml", QUICK), ("endless.yaml", ENDLESS)] {
         std::fs::write(agents.cwd().join(name), script).expect("a file");
     }
@@ -293,9 +300,9 @@ fn end_under_load(agents: &Agents, each: usize) -> Vec<(Kind, Told)> {
                     address: &address,
                     number,
                     rounds,
-                    told: Told {
+                    printed: CallerResults {
                         session,
-                        ..Told::default()
+                        ..CallerResults::default()
                     },
                 };
                 scope.spawn(move || client.run())
@@ -325,15 +332,18 @@ fn end_under_load(agents: &Agents, each: usize) -> Vec<(Kind, Told)> {
 }
 
 /// Asserts that acknowledged data is stored, and that started work is finished or resumed.
-fn assert_nothing_lost(agents: &Agents, address: &str, (kind, told): &(Kind, Told)) {
+fn assert_nothing_lost(agents: &Agents, address: &str, (kind, printed): &(Kind, CallerResults)) {
     let messages = || {
-        let line = format!("GET /api/v1/sessions/{}/messages?limit=500", told.session);
+        let line = format!(
+            "GET /api/v1/sessions/{}/messages?limit=500",
+            printed.session
+        );
         let page = ask(address, &line, &Value::Null);
         let items = page["items"].as_array().expect("messages").clone();
         if page["next_cursor"].is_null() {
             items
         } else {
-            agents.messages(&told.session)
+            agents.messages(&printed.session)
         }
     };
     let contents = |role: &str| -> Vec<String> {
@@ -347,34 +357,34 @@ fn assert_nothing_lost(agents: &Agents, address: &str, (kind, told): &(Kind, Tol
         Kind::Append => {
             let stored = contents("user");
             assert!(
-                stored.starts_with(&told.appended),
+                stored.starts_with(&printed.appended),
                 "an acknowledged message"
             );
-            assert!(stored.len() <= told.appended.len() + 1);
+            assert!(stored.len() <= printed.appended.len() + 1);
         }
         Kind::Turn | Kind::TurnInPieces | Kind::Endless | Kind::EndlessInPieces => {
-            let is_cut_off = is_running(agents, &told.session);
+            let is_cut_off = is_running(agents, &printed.session);
             let is_endless = matches!(kind, Kind::Endless | Kind::EndlessInPieces);
             assert!(is_cut_off || !is_endless, "{kind:?} was begun");
             if is_cut_off {
-                let line = format!("POST /api/v1/sessions/{}/turns", told.session);
+                let line = format!("POST /api/v1/sessions/{}/turns", printed.session);
                 let went_on = ask(address, &line, &json!({}));
                 assert_eq!(went_on["state"], "answered", "{kind:?}: {went_on}");
             }
             // Each is stored once, except for the last, which may have reached a closed socket.
             let questions = contents("user");
             assert!(
-                told.asked.starts_with(&questions) && questions.len() + 1 >= told.asked.len(),
+                printed.asked.starts_with(&questions) && questions.len() + 1 >= printed.asked.len(),
                 "{kind:?}: {questions:?} of {:?}",
-                told.asked
+                printed.asked
             );
             let answers = contents("assistant").len();
-            assert!(answers >= told.answered, "an answer that was given");
+            assert!(answers >= printed.answered, "an answer that was given");
             assert_eq!(answers, questions.len(), "{kind:?}");
         }
         Kind::Events => {}
         _ => {
-            for task in &told.tasks {
+            for task in &printed.tasks {
                 let begun = Instant::now();
                 loop {
                     let line = format!("GET /a2a/v1/tasks/{task}");
@@ -401,16 +411,18 @@ fn a_server_stopped_under_load_truncates_no_response_and_loses_nothing() {
     let agents = agents();
     agents.data(&["config", "set", "serve.drain-seconds", "1"]);
     for round in 0..proof_size(1, 10) {
-        let told = end_under_load(&agents, proof_size(2, 6));
+        let printed = end_under_load(&agents, proof_size(2, 6));
         // Interrupted turns get another model.
         std::fs::write(agents.cwd().join("endless.yaml"), QUICK).expect("a file");
         let server = Server::start(&agents, &["--insecure-local"]);
-        for one in &told {
+        for one in &printed {
             assert_nothing_lost(&agents, server.address(), one);
         }
         assert_eq!(server.end(), Some(0));
         agents.assert_sound();
-        let sum = |count: fn(&Told) -> usize| told.iter().map(|one| count(&one.1)).sum::<usize>();
+        let sum = |count: fn(&CallerResults) -> usize| {
+            printed.iter().map(|one| count(&one.1)).sum::<usize>()
+        };
         println!(
             "end {round}: {} messages appended, {} turns answered of {}, {} tasks",
             sum(|one| one.appended.len()),

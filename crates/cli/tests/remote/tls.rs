@@ -51,7 +51,7 @@ fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
     let constraints = sequence(&[BASIC_CONSTRAINTS, TRUE, &der(4, &[&sequence(&[])])]);
     let names = sequence(&[&der(0x82, &[b"localhost"]), &der(0x87, &[&[127, 0, 0, 1]])]);
     let names = sequence(&[OTHER_NAMES, &der(4, &[&names])]);
-    let said = sequence(&[
+    let message = sequence(&[
         &der(0xa0, &[&[2, 1, 2]]),
         &[2, 1, 1],
         &algorithm,
@@ -61,8 +61,8 @@ fn certificate(folder: &Path, name: &str) -> [PathBuf; 2] {
         &sequence(&[&sequence(&[EC_PUBLIC_KEY, P256]), &der(3, &[&[0], public])]),
         &der(0xa3, &[&sequence(&[&constraints, &names])]),
     ]);
-    let signature = pair.sign(&random, &said).expect("a signature");
-    let whole = sequence(&[&said, &algorithm, &der(3, &[&[0], signature.as_ref()])]);
+    let signature = pair.sign(&random, &message).expect("a signature");
+    let whole = sequence(&[&message, &algorithm, &der(3, &[&[0], signature.as_ref()])]);
     [
         ("pem", "CERTIFICATE", &whole[..]),
         ("key", "PRIVATE KEY", key.as_ref()),

@@ -77,17 +77,18 @@ fn a_request_with_its_turn_model_calls_and_tool_calls_is_one_trace() {
     assert!(ask(&server, &home, "01").contains(" 200 "));
     let deadline = Instant::now() + Duration::from_mins(1);
     let is_request = |span: &&Value| span["name"] == "POST /api/v1/sessions/{session}/turns";
-    let told = loop {
-        let told = spans(&collector);
-        if told.iter().any(|span| is_request(&span)) {
-            break told;
+    let printed = loop {
+        let printed = spans(&collector);
+        if printed.iter().any(|span| is_request(&span)) {
+            break printed;
         }
-        assert!(Instant::now() < deadline, "{told:?}");
+        assert!(Instant::now() < deadline, "{printed:?}");
         std::thread::sleep(Duration::from_millis(20));
     };
-    let named =
-        |name: &str| -> Vec<&Value> { told.iter().filter(|span| span["name"] == name).collect() };
-    let request = told.iter().find(is_request).expect("a request");
+    let named = |name: &str| -> Vec<&Value> {
+        printed.iter().filter(|span| span["name"] == name).collect()
+    };
+    let request = printed.iter().find(is_request).expect("a request");
     assert_eq!(request["parentSpanId"], CALLER);
     assert_eq!(request["kind"], 2);
     assert_eq!(
@@ -95,15 +96,15 @@ fn a_request_with_its_turn_model_calls_and_tool_calls_is_one_trace() {
         "200"
     );
     let turns = named("invoke_agent scripted/look.yaml");
-    assert_eq!(turns.len(), 1, "{told:?}");
+    assert_eq!(turns.len(), 1, "{printed:?}");
     assert_eq!(turns[0]["parentSpanId"], request["spanId"]);
     let questions = named("chat look.yaml");
     let calls = named("execute_tool builtin/output-read");
-    assert_eq!((questions.len(), calls.len()), (2, 1), "{told:?}");
+    assert_eq!((questions.len(), calls.len()), (2, 1), "{printed:?}");
     for part in questions.iter().chain(&calls) {
         assert_eq!(part["parentSpanId"], turns[0]["spanId"]);
     }
-    for span in &told {
+    for span in &printed {
         assert_eq!(span["traceId"], TRACE, "{span}");
     }
     let first = questions[0];

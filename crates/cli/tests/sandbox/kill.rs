@@ -78,7 +78,7 @@ fn any_command_killed_at_any_instant_is_recovered_by_the_next() {
         vec!["sandbox", "apply", "all"],
         vec!["sandbox", "discard", "all", "--yes"],
     ];
-    world.work();
+    world.change_everything();
     world.keep();
     let mut dice = Dice::default();
     for command in &commands {
@@ -182,7 +182,7 @@ fn apply_onto_a_full_disk_changes_nothing_and_works_once_there_is_room() {
 fn a_busy_database_leaves_every_part_unchanged() {
     let world = World::new(agents());
     let old = world.state();
-    world.work();
+    world.change_everything();
     let reader = TestDatabase::keep_reading(&world.place("data.db"));
     let answer = world.agents.run(&["sandbox", "apply", "all"]);
     assert_ne!(answer.code, Some(0), "{answer:?}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::world::{World, agents, create, names, write};
 
 /// The whole state before and after, and the content of the sandbox.
-struct Sides {
+struct StatesAndContent {
     old: Vec<String>,
     new: Vec<String>,
     changes: Value,
@@ -33,7 +33,7 @@ fn dies(world: &World, step: usize, arguments: &[&str]) -> bool {
 }
 
 /// Runs the next command, after which the state must be consistent. `true` if it is the new state.
-fn assert_of_one_piece(world: &World, sides: &Sides, here: &str) -> bool {
+fn assert_of_one_piece(world: &World, sides: &StatesAndContent, here: &str) -> bool {
     let left = names(&world.agents);
     let state = world.state();
     let is_new = state == sides.new;
@@ -56,9 +56,9 @@ fn assert_of_one_piece(world: &World, sides: &Sides, here: &str) -> bool {
 }
 
 /// Saves the state before the sandbox is applied; returns it with the state after an apply.
-fn prepare(world: &World) -> Sides {
+fn prepare(world: &World) -> StatesAndContent {
     let old = world.state();
-    world.work();
+    world.change_everything();
     let changes = world.changes();
     world.keep();
     world.agents.data(&["sandbox", "apply", "all"]);
@@ -67,7 +67,7 @@ fn prepare(world: &World) -> Sides {
         assert_ne!(old, new, "part {part} changes");
     }
     world.assert_nothing_leaked();
-    Sides { old, new, changes }
+    StatesAndContent { old, new, changes }
 }
 
 const APPLY: [&str; 3] = ["sandbox", "apply", "all"];
@@ -166,7 +166,7 @@ fn apply_killed_with_its_history_on_a_server_is_finished_or_undone() {
         };
         let world = World::new(agents().on(&database.url));
         let old = world.state();
-        world.work();
+        world.change_everything();
         let changes = world.changes();
         if !dies(&world, step, &APPLY) {
             return;
@@ -190,7 +190,7 @@ fn apply_killed_with_its_history_on_a_server_is_finished_or_undone() {
 #[test]
 fn an_unrecoverable_apply_does_not_block_other_sandboxes() {
     let world = World::new(agents());
-    world.work();
+    world.change_everything();
     let part = create(&world.agents, "other", &[&world.place("plain")]).remove(0);
     write(part.join("mine"), "mine\n");
     assert!(dies(&world, 12, &APPLY), "it dies halfway");

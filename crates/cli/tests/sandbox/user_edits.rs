@@ -249,7 +249,7 @@ fn a_repository_in_use_is_not_changed() {
     let before = every_byte(&scene.real);
     let answer = scene.apply(&[]);
     assert_ne!(answer.code, Some(0), "{answer:?}");
-    assert!(answer.out.contains("merge is going on"), "{answer:?}");
+    assert!(answer.out.contains("merge is in progress"), "{answer:?}");
     assert_eq!(before, every_byte(&scene.real), "every byte is as before");
     git(&scene.real, &["merge", "--abort"]);
     scene.applied();

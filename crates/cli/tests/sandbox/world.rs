@@ -79,7 +79,7 @@ pub(crate) fn snapshot(
             }
             let place = root.join(&path);
             let found = std::fs::symlink_metadata(&place).expect("it is there");
-            let mut told = format!("{:o} ", found.mode());
+            let mut reported = format!("{:o} ", found.mode());
             if found.is_dir() {
                 folders.push(path);
             } else {
@@ -89,12 +89,12 @@ pub(crate) fn snapshot(
                 } else {
                     std::fs::read(&place).expect("a file")
                 };
-                told.push_str(&String::from_utf8_lossy(&content));
+                reported.push_str(&String::from_utf8_lossy(&content));
                 if with_times {
-                    write!(told, " {} {}", found.mtime(), found.mtime_nsec()).expect("text");
+                    write!(reported, " {} {}", found.mtime(), found.mtime_nsec()).expect("text");
                 }
             }
-            all.insert(name, told);
+            all.insert(name, reported);
         }
     }
     all
@@ -213,7 +213,7 @@ impl World {
     }
 
     /// Creates the sandbox `all` and changes files in it.
-    pub(crate) fn work(&self) {
+    pub(crate) fn change_everything(&self) {
         let places = ["one", "two", "plain", "data.db"].map(|name| self.place(name));
         let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
         let parts = create(&self.agents, "all", &places);
@@ -240,14 +240,14 @@ impl World {
             .repositories()
             .iter()
             .map(|place| {
-                let told = |arguments: &[&str]| git(place, arguments);
+                let reported = |arguments: &[&str]| git(place, arguments);
                 format!(
                     "{:?} {} {} {} {}",
                     files(place),
-                    told(&["rev-parse", "HEAD^{tree}"]),
-                    told(&["rev-list", "--count", "HEAD"]),
-                    told(&["status", "--porcelain", "-uall"]),
-                    told(&["ls-files", "--stage"]),
+                    reported(&["rev-parse", "HEAD^{tree}"]),
+                    reported(&["rev-list", "--count", "HEAD"]),
+                    reported(&["status", "--porcelain", "-uall"]),
+                    reported(&["ls-files", "--stage"]),
                 )
             })
             .collect();

@@ -271,10 +271,10 @@ fn the_network_is_off_unless_it_is_allowed() {
     listener.set_nonblocking(false).expect("it can");
     let answer = connect(&["--network"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    let mut said = String::new();
+    let mut reported = String::new();
     let (mut stream, _) = listener.accept().expect("a connection");
-    stream.read_to_string(&mut said).expect("text");
-    assert_eq!(said, "hello");
+    stream.read_to_string(&mut reported).expect("text");
+    assert_eq!(reported, "hello");
 }
 
 /// Waits until the command reports that it runs.

@@ -8,7 +8,7 @@ mod damage;
 mod disk;
 mod escape;
 mod exec;
-mod inside;
+mod git_inside;
 mod interrupt;
 mod names;
 mod parts;

@@ -37,10 +37,10 @@ fn two_parts_that_change_one_file_are_a_conflict_in_the_preview_too() {
         let before = tree(&folder);
         let preview = ["sandbox", "apply", "s", "--dry-run"];
         bench.refused(&preview, 4, "CA-0645");
-        let told = bench.run(["--format", "plain"].iter().chain(&preview)).out;
+        let reported = bench.run(["--format", "plain"].iter().chain(&preview)).out;
         assert!(
-            told.contains("part `p` of the sandbox changes it too"),
-            "{told}"
+            reported.contains("part `p` of the sandbox changes it too"),
+            "{reported}"
         );
         assert_same(&before, &tree(&folder));
         bench.apply_refused(&folder, 4, "CA-0645");

@@ -110,7 +110,7 @@ fn repositories_inside_a_directory_keep_their_git_folder() {
 }
 
 #[test]
-fn what_only_looks_like_a_repository_is_refused() {
+fn a_folder_that_only_resembles_a_repository_is_refused() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     std::fs::create_dir(repository.join("d/.git")).expect("a folder");

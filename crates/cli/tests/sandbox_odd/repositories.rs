@@ -146,7 +146,7 @@ fn the_branch_that_is_checked_out_when_applying_gets_the_commit() {
 }
 
 #[test]
-fn changes_removed_by_amending_do_not_come_back() {
+fn changes_removed_by_amending_stay_removed() {
     let bench = Bench::new();
     let repository = bench.repository("r");
     std::fs::write(repository.join("secret"), "x").expect("a file");

@@ -254,7 +254,7 @@ fn set_user_id_and_its_like_stay_in_the_sandbox() {
 }
 
 #[test]
-fn a_projects_configuration_that_is_no_plain_file_is_refused_at_once() {
+fn a_projects_configuration_that_is_not_a_regular_file_is_refused_at_once() {
     let bench = Bench::new();
     let folder = bench.folder().join(".cleveragents");
     std::fs::create_dir_all(&folder).expect("a folder");

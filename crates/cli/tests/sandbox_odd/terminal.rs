@@ -29,8 +29,8 @@ fn a_terminal_passes_through() {
     assert_eq!(code, Some(5), "{seen}");
     assert!(seen.contains("at-a-terminal"), "{seen}");
     assert!(bench.diff().contains_key("said"));
-    let said = bench.sh("cat said").out;
-    assert_eq!(said, "got hello\n");
+    let message = bench.sh("cat said").out;
+    assert_eq!(message, "got hello\n");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn the_keys_of_a_terminal_reach_the_command_and_its_work_is_recorded() {
 }
 
 #[test]
-fn a_terminal_that_is_not_there_is_refused() {
+fn a_missing_terminal_is_refused() {
     let bench = ready();
     bench.refused(
         &["sandbox", "exec", "s", "--tty", "--", "true"],

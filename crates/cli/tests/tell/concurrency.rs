@@ -53,9 +53,9 @@ fn sixteen_processes_use_one_session_and_every_turn_is_complete() {
         for turn in messages.chunks(5) {
             let roles: Vec<&Value> = turn.iter().map(|message| &message["role"]).collect();
             assert_eq!(roles, ["user", "assistant", "tool", "tool", "assistant"]);
-            let said = |place: usize| turn[place]["content"].as_str().expect("text");
-            let number = said(0).strip_prefix("question ").expect("a question");
-            assert_eq!(said(4), format!("answer {number}"), "{here}");
+            let reported = |place: usize| turn[place]["content"].as_str().expect("text");
+            let number = reported(0).strip_prefix("question ").expect("a question");
+            assert_eq!(reported(4), format!("answer {number}"), "{here}");
             order.push(number.to_owned());
         }
         // The tools ran in the order of the turns, one turn after the other.

@@ -111,8 +111,8 @@ fn model(form: Form) -> ModelServer {
                 .collect();
             return form.calls(Shape::Pieces, &calls);
         }
-        let said = format!("It is {TOKEN} and {PASSWORD}.");
-        let letters: Vec<String> = said.chars().map(String::from).collect();
+        let message = format!("It is {TOKEN} and {PASSWORD}.");
+        let letters: Vec<String> = message.chars().map(String::from).collect();
         let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
         form.says(Shape::Pieces, &letters)
     })

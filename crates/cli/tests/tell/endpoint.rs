@@ -12,12 +12,12 @@ fn an_answer_is_shown_and_stored_with_its_usage() {
             let here = format!("{form:?}, {shape:?}");
             let says = || form.says(shape, &["Good ", "morning."]);
             let talk = Talk::with_endpoint(form, vec![says(), says()]);
-            let told = talk.told(&["hello"]);
-            assert_eq!(told["response"], "Good morning.", "{here}");
-            assert_eq!(told["usage"]["input_tokens"], 20, "{here}");
-            assert_eq!(told["usage"]["output_tokens"], 10, "{here}");
+            let reported = talk.send_prompt_json(&["hello"]);
+            assert_eq!(reported["response"], "Good morning.", "{here}");
+            assert_eq!(reported["usage"]["input_tokens"], 20, "{here}");
+            assert_eq!(reported["usage"]["output_tokens"], 10, "{here}");
             assert!(
-                told["usage"]["cost_usd"].as_f64().expect("priced") > 0.0,
+                reported["usage"]["cost_usd"].as_f64().expect("priced") > 0.0,
                 "{here}"
             );
             // In a human format, the answer is streamed once, with the rest around it.
@@ -39,7 +39,7 @@ fn an_answer_is_shown_and_stored_with_its_usage() {
             let second = received[1].json().to_string();
             assert!(
                 second.contains("Good morning."),
-                "{here}: the conversation goes on"
+                "{here}: the conversation continues"
             );
         }
     }
@@ -62,11 +62,11 @@ fn a_tool_runs_and_its_result_is_matched_to_its_call() {
                         form.says(shape, &["Done."]),
                     ],
                 );
-                let told = talk.told(stream);
-                assert_eq!(told["response"], "Done.", "{here}");
-                assert_eq!(told["tool_calls"][0]["tool"], "builtin/file-write");
-                assert_eq!(told["tool_calls"][0]["outcome"], "succeeded", "{here}");
-                assert_eq!(told["files_changed"][0], "code/new.txt", "{here}");
+                let reported = talk.send_prompt_json(stream);
+                assert_eq!(reported["response"], "Done.", "{here}");
+                assert_eq!(reported["tool_calls"][0]["tool"], "builtin/file-write");
+                assert_eq!(reported["tool_calls"][0]["outcome"], "succeeded", "{here}");
+                assert_eq!(reported["files_changed"][0], "code/new.txt", "{here}");
                 assert_eq!(talk.file("new.txt").as_deref(), Some("written"));
                 let real = talk.agents.cwd().join("code/new.txt");
                 assert!(!real.exists(), "{here}: only the sandbox changed");
@@ -105,9 +105,9 @@ fn parallel_calls_all_get_their_own_result() {
                     form.says(shape, &["All four."]),
                 ],
             );
-            let told = talk.told(&["do four things"]);
-            assert_eq!(told["response"], "All four.", "{here}");
-            let outcomes = told["tool_calls"].as_array().expect("calls");
+            let reported = talk.send_prompt_json(&["do four things"]);
+            assert_eq!(reported["response"], "All four.", "{here}");
+            let outcomes = reported["tool_calls"].as_array().expect("calls");
             assert!(
                 outcomes.iter().all(|call| call["outcome"] == "succeeded"),
                 "{here}: {outcomes:?}"
@@ -145,9 +145,9 @@ fn invalid_calls_get_an_error_result_and_the_model_continues() {
                 form.says(Shape::Pieces, &["I see."]),
             ],
         );
-        let told = talk.told(&["try"]);
-        assert_eq!(told["response"], "I see.", "{form:?}");
-        let outcomes = told["tool_calls"].as_array().expect("calls");
+        let reported = talk.send_prompt_json(&["try"]);
+        assert_eq!(reported["response"], "I see.", "{form:?}");
+        let outcomes = reported["tool_calls"].as_array().expect("calls");
         assert!(outcomes.iter().all(|call| call["outcome"] == "refused"));
         assert_eq!(talk.file("notes.txt").as_deref(), Some("first\n"));
         let results = form.results(&talk.server().received()[1]);

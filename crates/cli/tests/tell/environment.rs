@@ -24,8 +24,8 @@ fn a_model_receives_its_environment_and_the_same_in_every_turn() {
             ],
         );
         std::fs::write(talk.copy.join("Cargo.toml"), "").expect("a file");
-        talk.told(&["Write something"]);
-        talk.told(&["And again"]);
+        talk.send_prompt_json(&["Write something"]);
+        talk.send_prompt_json(&["And again"]);
         let received = talk.server().received();
         let first = block(&received[0].body);
         let folder = talk.copy.display().to_string();
@@ -64,7 +64,7 @@ fn folder_instructions_are_sent_with_the_first_file_read_there() {
         ] {
             std::fs::write(talk.copy.join(name), text).expect("a file");
         }
-        talk.told(&["Read the file"]);
+        talk.send_prompt_json(&["Read the file"]);
         let received = talk.server().received();
         let top = |body: &str| body.matches("Rule of the top").count();
         let inner = |body: &str| body.matches("Rule of the folder").count();

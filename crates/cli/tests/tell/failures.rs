@@ -34,12 +34,20 @@ fn a_busy_or_broken_provider_is_retried() {
         let broken = form.refuses(500, "oh no");
         let talk = Talk::with_endpoint(form, vec![busy, says(form), broken, says(form)]);
         let started = Instant::now();
-        assert_eq!(talk.told(&["one"])["response"], "All well.", "{form:?}");
+        assert_eq!(
+            talk.send_prompt_json(&["one"])["response"],
+            "All well.",
+            "{form:?}"
+        );
         assert!(
             started.elapsed() >= Duration::from_secs(1),
             "it waited as asked"
         );
-        assert_eq!(talk.told(&["two"])["response"], "All well.", "{form:?}");
+        assert_eq!(
+            talk.send_prompt_json(&["two"])["response"],
+            "All well.",
+            "{form:?}"
+        );
         assert_eq!(talk.server().received().len(), 4, "{form:?}");
         assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
     }
@@ -52,8 +60,8 @@ fn a_provider_that_stays_broken_fails_the_turn_and_not_the_session() {
         let server = ModelServer::start(vec![broken(), broken(), says(form)]);
         let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
         let talk = Talk::at(patient, form, server);
-        assert_failed(&talk, &talk.tell(&["one"]), "CA-0805");
-        assert_eq!(talk.told(&["two"])["response"], "All well.");
+        assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0805");
+        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
         assert_eq!(talk.roles(), ["user", "user", "assistant"]);
     }
 }
@@ -78,7 +86,11 @@ fn a_truncated_answer_restarts_and_is_never_accepted() {
         assert!(shown.err.contains("! retrying "), "{form:?}: {}", shown.err);
         assert!(shown.err.contains("; the answer restarts"), "{}", shown.err);
         assert!(shown.out.contains("All well."), "{}", shown.out);
-        assert_eq!(talk.told(&["call"])["response"], "All well.", "{form:?}");
+        assert_eq!(
+            talk.send_prompt_json(&["call"])["response"],
+            "All well.",
+            "{form:?}"
+        );
         assert_eq!(talk.file("log.txt"), None, "half a call does not run");
         assert_eq!(talk.roles(), ["user", "assistant", "user", "assistant"]);
         let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
@@ -93,8 +105,8 @@ fn a_repeatedly_truncated_answer_fails_the_turn() {
         let server = ModelServer::start(vec![cut(), cut(), says(form)]);
         let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
         let talk = Talk::at(patient, form, server);
-        assert_failed(&talk, &talk.tell(&["one"]), "CA-0811");
-        assert_eq!(talk.told(&["two"])["response"], "All well.");
+        assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0811");
+        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
         assert_eq!(talk.roles(), ["user", "user", "assistant"]);
     }
 }
@@ -106,8 +118,8 @@ fn an_empty_answer_is_a_failure_and_never_an_answer() {
         let server = ModelServer::start(vec![empty(), says(form), empty(), empty()]);
         let patient = agents().with("CLEVERAGENTS_MODEL_RETRIES", "1");
         let talk = Talk::at(patient, form, server);
-        assert_eq!(talk.told(&["one"])["response"], "All well.");
-        assert_failed(&talk, &talk.tell(&["two"]), "CA-0795");
+        assert_eq!(talk.send_prompt_json(&["one"])["response"], "All well.");
+        assert_failed(&talk, &talk.send_prompt(&["two"]), "CA-0795");
     }
 }
 
@@ -124,7 +136,7 @@ fn work_before_a_disconnect_is_kept_and_done_once() {
                 says(form),
             ],
         );
-        assert_eq!(talk.told(&["go"])["response"], "All well.");
+        assert_eq!(talk.send_prompt_json(&["go"])["response"], "All well.");
         assert_eq!(talk.roles(), ["user", "assistant", "tool", "assistant"]);
         let pairs = form.exchanges(&talk.server().received()[2]);
         assert_eq!(pairs.len(), 1, "the model is shown what it did");
@@ -146,9 +158,9 @@ fn silence_ends_at_the_idle_limit() {
             .with("CLEVERAGENTS_MODEL_IDLE_TIMEOUT_SECONDS", "1")
             .with("CLEVERAGENTS_MODEL_RETRIES", "0");
         let talk = Talk::at(hasty, form, server);
-        assert_failed(&talk, &talk.tell(&["one"]), "CA-0810");
+        assert_failed(&talk, &talk.send_prompt(&["one"]), "CA-0810");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");
-        assert_eq!(talk.told(&["two"])["response"], "All well.");
+        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
     }
 }
 
@@ -179,11 +191,11 @@ fn limits_stop_an_endless_answer() {
         let server = ModelServer::start(vec![endless(form), says(form)]);
         let hasty = agents().with("CLEVERAGENTS_MODEL_TOTAL_TIMEOUT_SECONDS", "1");
         let talk = Talk::at(hasty, form, server);
-        let answer = talk.tell(&["one"]);
+        let answer = talk.send_prompt(&["one"]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");
         assert_eq!(talk.messages()[0]["state"], "failed");
-        assert_eq!(talk.told(&["two"])["response"], "All well.");
+        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
     }
 }
 
@@ -213,7 +225,7 @@ fn ctrl_c_stops_an_endless_answer_and_keeps_the_session() {
         assert!(answer.err.contains("CA-0911"), "{answer:?}");
         assert!(talk.server().wait_for_closed(1), "the connection is closed");
         assert_eq!(talk.messages()[0]["state"], "failed");
-        assert_eq!(talk.told(&["two"])["response"], "All well.");
+        assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
     }
 }
 
@@ -238,6 +250,6 @@ fn ctrl_c_stops_a_tool_and_its_child_processes() {
     assert_eq!(answer.json()["exit_code"], 130, "{answer:?}");
     assert_eq!(talk.rows(), [("failed".to_owned(), String::new())]);
     assert_eq!(talk.roles(), ["user", "assistant", "tool"]);
-    assert_eq!(talk.told(&["two"])["response"], "All well.");
+    assert_eq!(talk.send_prompt_json(&["two"])["response"], "All well.");
     assert_eq!(form.exchanges(&talk.server().received()[1]).len(), 1);
 }

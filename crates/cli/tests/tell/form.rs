@@ -26,7 +26,7 @@ pub(crate) enum Shape {
 
 /// A tool result, as an endpoint receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct ToolResultMessage {
     pub(crate) id: String,
     pub(crate) content: String,
 }
@@ -110,10 +110,10 @@ impl Form {
 
     /// Calls in a request with their results, turn by turn: every result must follow the answer
     /// with its call, and every call must have one.
-    pub(crate) fn exchanges(self, request: &ReceivedRequest) -> Vec<(Value, Given)> {
+    pub(crate) fn exchanges(self, request: &ReceivedRequest) -> Vec<(Value, ToolResultMessage)> {
         let body = request.json();
         let messages = body["messages"].as_array().expect("messages").clone();
-        let mut pairs: Vec<(Value, Given)> = Vec::new();
+        let mut pairs: Vec<(Value, ToolResultMessage)> = Vec::new();
         let mut open: Vec<Value> = Vec::new();
         for message in &messages {
             let (calls, results) = self.parts(message);
@@ -135,19 +135,19 @@ impl Form {
     }
 
     /// Results in a request.
-    pub(crate) fn results(self, request: &ReceivedRequest) -> Vec<Given> {
+    pub(crate) fn results(self, request: &ReceivedRequest) -> Vec<ToolResultMessage> {
         let pairs = self.exchanges(request).into_iter();
         pairs.map(|(_, result)| result).collect()
     }
 
     /// Calls, as `{id, name}`, and results of one message.
-    fn parts(self, message: &Value) -> (Vec<Value>, Vec<Given>) {
+    fn parts(self, message: &Value) -> (Vec<Value>, Vec<ToolResultMessage>) {
         match self {
             Self::OpenAi => {
                 let calls = message["tool_calls"].as_array().into_iter().flatten();
                 let calls =
                     calls.map(|call| json!({"id": call["id"], "name": call["function"]["name"]}));
-                let result = (message["role"] == "tool").then(|| Given {
+                let result = (message["role"] == "tool").then(|| ToolResultMessage {
                     id: text(&message["tool_call_id"]),
                     content: text(&message["content"]),
                 });
@@ -163,7 +163,7 @@ impl Form {
                     .map(|block| json!({"id": block["id"], "name": block["name"]}))
                     .collect();
                 let results = of("tool_result")
-                    .map(|block| Given {
+                    .map(|block| ToolResultMessage {
                         id: text(&block["tool_use_id"]),
                         content: text(&block["content"]),
                     })

@@ -83,7 +83,7 @@ fn find(value: &Value, name: &str) -> Option<Value> {
 }
 
 /// Stored state of the turn when it was killed.
-struct Left {
+struct KilledTurn {
     is_running: bool,
     /// Outcome of the command's row; empty without a row.
     command: String,
@@ -91,10 +91,10 @@ struct Left {
     ended: Vec<Vec<String>>,
 }
 
-fn left(talk: &Talk) -> Left {
+fn left(talk: &Talk) -> KilledTurn {
     let running = talk.ask("SELECT count(*) FROM turns WHERE state = 'running'");
     let command = talk.ask("SELECT outcome FROM tool_invocations WHERE call_id = 'three'");
-    Left {
+    KilledTurn {
         is_running: running == [["1"]],
         command: command
             .first()
@@ -108,30 +108,34 @@ fn left(talk: &Talk) -> Left {
 }
 
 /// Continues after a kill, in one of two ways, and checks the state.
-fn go_on(talk: &Talk, by_resume: bool, here: &str) {
+fn resume_turn(talk: &Talk, by_resume: bool, here: &str) {
     let left = left(talk);
     let before = effects(talk);
     let here = &format!("{here}, resume {by_resume}, command `{}`", left.command);
-    let told = if by_resume {
-        let answer = talk.tell(&["--resume"]);
+    let reported = if by_resume {
+        let answer = talk.send_prompt(&["--resume"]);
         if left.is_running {
             assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
-            let told = answer.json()["data"].clone();
-            assert_eq!(told["response"], "Done.", "{here}");
+            let reported = answer.json()["data"].clone();
+            assert_eq!(reported["response"], "Done.", "{here}");
             assert_eq!(talk.file("b.txt").as_deref(), Some("b"), "{here}");
-            told
+            reported
         } else {
             assert_eq!(error_of(&answer)["code"], "CA-0913", "{here}: {answer:?}");
-            talk.told(&["--actor", "scripted/after.yaml", "and now?"])
+            talk.send_prompt_json(&["--actor", "scripted/after.yaml", "and now?"])
         }
     } else {
-        talk.told(&["--actor", "scripted/after.yaml", "and now?"])
+        talk.send_prompt_json(&["--actor", "scripted/after.yaml", "and now?"])
     };
-    let interrupted = &told["interrupted"];
-    assert_eq!(interrupted.is_object(), left.is_running, "{here}: {told}");
-    let is_doubtful = left.command == "running";
+    let interrupted = &reported["interrupted"];
+    assert_eq!(
+        interrupted.is_object(),
+        left.is_running,
+        "{here}: {reported}"
+    );
+    let has_unknown_outcome = left.command == "running";
     if left.is_running {
-        let expected = if is_doubtful {
+        let expected = if has_unknown_outcome {
             vec!["builtin/shell"]
         } else {
             vec![]
@@ -178,7 +182,7 @@ fn go_on(talk: &Talk, by_resume: bool, here: &str) {
 fn a_turn_killed_at_any_instant_is_resumed_and_repeats_nothing() {
     let talk = talk();
     let started = Instant::now();
-    assert_eq!(talk.told(&["go"])["response"], "Done.");
+    assert_eq!(talk.send_prompt_json(&["go"])["response"], "Done.");
     let needs = started.elapsed();
     assert_eq!(effects(&talk), 1);
     assert_usable(&talk, "without a kill");
@@ -188,7 +192,7 @@ fn a_turn_killed_at_any_instant_is_resumed_and_repeats_nothing() {
         let talk = self::talk();
         let wait = Duration::from_micros(dice.roll(limit + limit / 10));
         kill_when(&talk, || std::thread::sleep(wait));
-        go_on(
+        resume_turn(
             &talk,
             round % 2 == 0,
             &format!("round {round}, {wait:?} of {needs:?}"),
@@ -208,13 +212,13 @@ fn a_command_killed_after_its_effect_has_an_unknown_outcome_and_is_never_repeate
             }
         });
         assert_eq!(left(&talk).command, "running");
-        go_on(&talk, by_resume, "behind its effect");
+        resume_turn(&talk, by_resume, "behind its effect");
         assert_eq!(effects(&talk), 1);
         let messages = talk.messages();
-        let told = messages.iter().find(|message| {
+        let reported = messages.iter().find(|message| {
             let text = message["content"].as_str().unwrap_or_default();
             text.contains("Its outcome is unknown")
         });
-        assert!(told.is_some(), "the model receives it: {messages:?}");
+        assert!(reported.is_some(), "the model receives it: {messages:?}");
     }
 }

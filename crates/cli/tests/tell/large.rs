@@ -34,9 +34,9 @@ fn reference(content: &str) -> (String, u64) {
         .split_once("Read them with read_output: ")
         .unwrap_or_else(|| panic!("no way to read on: {content}"));
     let line = rest.lines().next().expect("a line");
-    let told: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    let invocation = told["id"].as_str().expect("a row").to_owned();
-    (invocation, told["offset"].as_u64().expect("a place"))
+    let reported: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    let invocation = reported["id"].as_str().expect("a row").to_owned();
+    (invocation, reported["offset"].as_u64().expect("a place"))
 }
 
 fn check_shown(content: &str) -> (String, u64) {

@@ -43,7 +43,7 @@ for line in sys.stdin:
 "#;
 
 /// A conversation in a home with secrets of every kind.
-struct Planted {
+struct PlantedSecrets {
     /// The attempts start many programs: only one test at a time, or they time out.
     _alone: MutexGuard<'static, ()>,
     talk: Talk,
@@ -57,7 +57,7 @@ fn write(path: &Path, text: &str) {
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn planted() -> Planted {
+fn planted() -> PlantedSecrets {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let agents = agents().with("PROVIDER_API_KEY", "PLANTED-key-of-a-provider");
     let script = json!({"at_end": "repeat_last", "answers": [
@@ -95,14 +95,14 @@ fn planted() -> Planted {
         copy.join("file"),
         other.join("file"),
     ]);
-    Planted {
+    PlantedSecrets {
         _alone: alone,
         talk,
         secrets,
     }
 }
 
-impl Planted {
+impl PlantedSecrets {
     /// The attempts as a script file.
     fn attempts(&self) -> String {
         let secrets: Vec<&str> = self
@@ -125,15 +125,15 @@ impl Planted {
 }
 
 /// Asserts that all attempts were made and none succeeded.
-fn assert_nothing_read(told: &str) {
-    let tried = told
+fn assert_nothing_read(reported: &str) {
+    let tried = reported
         .lines()
         .find_map(|line| line.trim().strip_prefix("all tried "));
     let tried: usize = tried
         .and_then(|count| count.split_whitespace().next()?.parse().ok())
-        .unwrap_or_else(|| panic!("not all was tried: {told}"));
-    assert!(tried >= 20, "{told}");
-    assert!(!told.contains("succeeded "), "{told}");
+        .unwrap_or_else(|| panic!("not all was tried: {reported}"));
+    assert!(tried >= 20, "{reported}");
+    assert!(!reported.contains("succeeded "), "{reported}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_validation_reads_nothing_outside() {
         "name: local/leak\ndescription: d\ncommand: [python3, attempts.py]\ntimeout: 900\n",
     );
     agents.data(&["validation", "add", "--config", "check.yaml"]);
-    let told = agents.run(&[
+    let reported = agents.run(&[
         "--format",
         "json",
         "validation",
@@ -155,7 +155,7 @@ fn a_validation_reads_nothing_outside() {
         "--sandbox",
         "box",
     ]);
-    assert_nothing_read(&text_of(&told.json()));
+    assert_nothing_read(&text_of(&reported.json()));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_tool_of_the_user_reads_nothing_outside() {
     });
     write(&planted.place("tool.json"), &definition.to_string());
     agents.data(&["tool", "add", "--config", "tool.json"]);
-    let told = agents.data(&[
+    let reported = agents.data(&[
         "tool",
         "run",
         "local/leak",
@@ -182,7 +182,7 @@ fn a_tool_of_the_user_reads_nothing_outside() {
         "--input",
         "{}",
     ]);
-    assert_nothing_read(&text_of(&told));
+    assert_nothing_read(&text_of(&reported));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_script_of_a_skill_reads_nothing_outside() {
     );
     agents.data(&["skill", "add", "leaking"]);
     let input = json!({"name": "leaking", "script": "scripts/attempts.py"}).to_string();
-    let told = agents.data(&[
+    let reported = agents.data(&[
         "tool",
         "run",
         "skill/run",
@@ -208,11 +208,11 @@ fn a_script_of_a_skill_reads_nothing_outside() {
         "--input",
         &input,
     ]);
-    assert_nothing_read(&text_of(&told));
+    assert_nothing_read(&text_of(&reported));
 }
 
 /// Registers a server with these fields, whose program is in a separate folder.
-fn register(planted: &Planted, fields: &Value) {
+fn register(planted: &PlantedSecrets, fields: &Value) {
     write(&planted.place("server/server.py"), SERVER);
     write(&planted.place("server/attempts.py"), &planted.attempts());
     let mut definition = json!({
@@ -233,9 +233,12 @@ fn register(planted: &Planted, fields: &Value) {
 fn an_mcp_server_reads_nothing_outside() {
     let planted = planted();
     register(&planted, &json!({}));
-    let told = planted.talk.told(&["--mcp", "leak", "try"]);
+    let reported = planted.talk.send_prompt_json(&["--mcp", "leak", "try"]);
     assert_nothing_read(&planted.talk.file("attempts.txt").expect("what was tried"));
-    assert_eq!(told["tool_calls"][0]["outcome"], "succeeded", "{told:#}");
+    assert_eq!(
+        reported["tool_calls"][0]["outcome"], "succeeded",
+        "{reported:#}"
+    );
     // Its home persists between starts; temporary folders do not.
     let own = planted.talk.agents.home().join("mcp-homes/leak");
     assert_eq!(
@@ -259,8 +262,8 @@ fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
         &planted,
         &json!({"read": ["~"], "credentials": ["~/.netrc"]}),
     );
-    planted.talk.told(&["--mcp", "leak", "try"]);
-    let told = planted.talk.file("attempts.txt").expect("what was tried");
+    planted.talk.send_prompt_json(&["--mcp", "leak", "try"]);
+    let reported = planted.talk.file("attempts.txt").expect("what was tried");
     let user = planted
         .talk
         .agents
@@ -278,7 +281,7 @@ fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
     let single = ["open", "cat", "link", "dots", "proc-self-root", "python"];
     let found = |path: &Path| {
         let is_found =
-            |way: &&&str| told.contains(&format!("succeeded {way} {}\n", path.display()));
+            |way: &&&str| reported.contains(&format!("succeeded {way} {}\n", path.display()));
         single.iter().filter(is_found).count()
     };
     for path in &planted.secrets {
@@ -287,7 +290,7 @@ fn an_mcp_server_that_may_read_the_home_sees_no_secret_in_it() {
         } else {
             0
         };
-        assert_eq!(found(path), expected, "{}: {told}", path.display());
+        assert_eq!(found(path), expected, "{}: {reported}", path.display());
     }
 }
 
@@ -337,8 +340,11 @@ fn a_declared_folder_is_shown_and_added_to() {
         }),
         "{shown:#}"
     );
-    let told = agents.run(&["--format", "plain", "mcp", "show", "leak", "--offline"]);
-    assert!(told.out.contains(&docs.display().to_string()), "{told:?}");
+    let reported = agents.run(&["--format", "plain", "mcp", "show", "leak", "--offline"]);
+    assert!(
+        reported.out.contains(&docs.display().to_string()),
+        "{reported:?}"
+    );
 }
 
 /// Every text in a document, concatenated.

@@ -48,8 +48,8 @@ fn talk(tool: &str, overrides: &Value) -> Talk {
     Talk::scripted(agents, &script.to_string())
 }
 
-fn outcomes(told: &Value) -> Vec<&str> {
-    let calls = told["tool_calls"].as_array().expect("calls");
+fn outcomes(reported: &Value) -> Vec<&str> {
+    let calls = reported["tool_calls"].as_array().expect("calls");
     calls
         .iter()
         .map(|call| call["outcome"].as_str().expect("an outcome"))
@@ -63,24 +63,28 @@ fn rules(talk: &Talk) -> String {
 #[test]
 fn without_a_user_the_refusal_names_the_rule_to_add() {
     let mut talk = talk("add", &json!({}));
-    let answer = talk.tell(&["--mcp", "notes", "add a note"]);
+    let answer = talk.send_prompt(&["--mcp", "notes", "add a note"]);
     assert_eq!(answer.code, Some(5), "{answer:?}");
-    let said = format!("{}{}", answer.out, answer.err);
+    let printed = format!("{}{}", answer.out, answer.err);
     assert!(
-        said.contains("agents permission add 'allow notes/add'"),
-        "{said}"
+        printed.contains("agents permission add 'allow notes/add'"),
+        "{printed}"
     );
     talk.agents.data(&["permission", "add", "allow notes/add"]);
     talk.session = talk.agents.create_session();
-    let told = talk.told(&["--mcp", "notes", "add a note"]);
-    assert_eq!(outcomes(&told).last(), Some(&"succeeded"), "{told:#}");
+    let reported = talk.send_prompt_json(&["--mcp", "notes", "add a note"]);
+    assert_eq!(
+        outcomes(&reported).last(),
+        Some(&"succeeded"),
+        "{reported:#}"
+    );
 }
 
 #[test]
 fn a_tool_that_needs_no_approval_runs_without_asking() {
     let talk = talk("add", &json!({"add": {"needs_approval": false}}));
-    let told = talk.told(&["--mcp", "notes", "add a note"]);
-    assert_eq!(outcomes(&told), ["succeeded"], "{told:#}");
+    let reported = talk.send_prompt_json(&["--mcp", "notes", "add a note"]);
+    assert_eq!(outcomes(&reported), ["succeeded"], "{reported:#}");
 }
 
 #[test]

@@ -59,13 +59,21 @@ fn no_provider_refuses_a_conversation_with_tools_reasoning_and_pictures() {
         let ran = talk.agents.data(&run);
         assert_eq!(ran["response"]["text"], ANSWER, "{format:?}");
         // A session whose second message is sent with the whole history.
-        assert_eq!(talk.told(&[question])["response"], ANSWER, "{format:?}");
+        assert_eq!(
+            talk.send_prompt_json(&[question])["response"],
+            ANSWER,
+            "{format:?}"
+        );
         assert_eq!(
             talk.file("b.txt").as_deref(),
             Some("A cat.\n"),
             "{format:?}"
         );
-        assert_eq!(talk.told(&["sure?"])["response"], "Yes.", "{format:?}");
+        assert_eq!(
+            talk.send_prompt_json(&["sure?"])["response"],
+            "Yes.",
+            "{format:?}"
+        );
         let received = server.received();
         assert_eq!(received.len(), 9, "{format:?}");
         assert!(server.refused().is_empty(), "{format:?}");

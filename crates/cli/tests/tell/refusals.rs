@@ -13,7 +13,7 @@ struct Case {
     /// Reason in row and event.
     reason: &'static str,
     /// Text that the model receives.
-    said: &'static str,
+    message: &'static str,
     tool: &'static str,
     arguments: &'static str,
     options: &'static [&'static str],
@@ -35,10 +35,10 @@ code: |
 ";
 
 impl Case {
-    const fn new(reason: &'static str, said: &'static str) -> Self {
+    const fn new(reason: &'static str, message: &'static str) -> Self {
         Self {
             reason,
-            said,
+            message,
             tool: SHELL,
             arguments: TOUCH,
             options: &[],
@@ -49,12 +49,12 @@ impl Case {
     }
 
     /// A call of the custom tool, with these declared properties.
-    const fn own(reason: &'static str, said: &'static str, declared: &'static str) -> Self {
+    const fn own(reason: &'static str, message: &'static str, declared: &'static str) -> Self {
         Self {
             tool: OWN,
             arguments: "{}",
             own: Some(declared),
-            ..Self::new(reason, said)
+            ..Self::new(reason, message)
         }
     }
 }
@@ -261,13 +261,13 @@ fn check(cases: &[Case]) {
         let answer = talk.agents.run(&arguments);
         let here = format!("{} {:?}", case.reason, case.options);
         assert_eq!(answer.code, Some(0), "{here}: {answer:?}");
-        let told = answer.json()["data"].clone();
-        assert_eq!(told["response"], "Understood.", "{here}");
-        assert_eq!(told["tool_calls"][0]["outcome"], "refused", "{here}");
+        let reported = answer.json()["data"].clone();
+        assert_eq!(reported["response"], "Understood.", "{here}");
+        assert_eq!(reported["tool_calls"][0]["outcome"], "refused", "{here}");
         let results = form.results(&talk.server().received()[1]);
         assert!(
             results[0].content.contains("was refused and did not run")
-                && results[0].content.contains(case.said),
+                && results[0].content.contains(case.message),
             "{here}: {results:?}"
         );
         assert_recorded(&talk, case.reason);
@@ -304,10 +304,10 @@ fn the_refused_calls_run_when_they_are_allowed() {
         );
         std::fs::write(talk.agents.cwd().join("wide.yaml"), ALLOWING).expect("a file");
         register(&talk, &format!("{declared}\n{OWN_CODE}"));
-        let told = talk.told(&[options, &["do it"]].concat());
+        let reported = talk.send_prompt_json(&[options, &["do it"]].concat());
         assert_eq!(
-            told["tool_calls"][0]["outcome"], "succeeded",
-            "{declared}: {told}"
+            reported["tool_calls"][0]["outcome"], "succeeded",
+            "{declared}: {reported}"
         );
         assert_eq!(talk.file("log.txt").as_deref(), Some("x\n"), "{declared}");
     }
@@ -315,7 +315,7 @@ fn the_refused_calls_run_when_they_are_allowed() {
 
 #[test]
 fn a_call_runs_only_if_the_user_approves_it() {
-    for (number, (typed, said, runs)) in [
+    for (number, (typed, message, runs)) in [
         ("n\n", "the user rejected it", false),
         (
             "not on a Friday\n",
@@ -346,7 +346,7 @@ fn a_call_runs_only_if_the_user_approves_it() {
         );
         assert_eq!(answer.json()["data"]["response"], "Understood.");
         let results = form.results(&talk.server().received()[1]);
-        assert!(results[0].content.contains(said), "{typed}: {results:?}");
+        assert!(results[0].content.contains(message), "{typed}: {results:?}");
         if runs {
             assert_eq!(talk.file("log.txt").as_deref(), Some("x\n"));
         } else {
@@ -370,7 +370,7 @@ fn a_write_that_needs_approval_without_a_user_exits_with_5() {
         );
         let asking = "require_human_approval: true\n";
         std::fs::write(talk.agents.cwd().join("asking.yaml"), asking).expect("a file");
-        let answer = talk.tell(&[options, &["do it"]].concat());
+        let answer = talk.send_prompt(&[options, &["do it"]].concat());
         assert_eq!(answer.code, Some(5), "{options:?}: {answer:?}");
         assert_eq!(error_of(&answer)["code"], "CA-0908");
         assert_recorded(&talk, "nobody_to_approve");
@@ -391,8 +391,8 @@ fn a_tool_that_takes_too_long_is_stopped_before_it_has_an_effect() {
         // Only the time limit ends it: it would run for an hour.
         let slow = OWN_CODE.replace("  echo x", "  sleep 3600\n  echo x");
         register(&talk, &format!("timeout: 0.2\n{slow}"));
-        let told = talk.told(&["do it"]);
-        assert_eq!(told["tool_calls"][0]["outcome"], "failed", "{told}");
+        let reported = talk.send_prompt_json(&["do it"]);
+        assert_eq!(reported["tool_calls"][0]["outcome"], "failed", "{reported}");
         assert_eq!(talk.file("log.txt"), None, "it was stopped");
         let results = form.results(&talk.server().received()[1]);
         assert!(
@@ -426,7 +426,7 @@ fn without_a_user_the_turn_exits_with_5_and_later_calls_do_not_run() {
                 form.says(Shape::Pieces, &["Fine."]),
             ],
         );
-        let answer = talk.tell(&["--rule", "ask builtin/shell", "do it"]);
+        let answer = talk.send_prompt(&["--rule", "ask builtin/shell", "do it"]);
         assert_eq!(answer.code, Some(5), "{answer:?}");
         assert_eq!(error_of(&answer)["code"], "CA-0908");
         assert_nothing_happened(&talk, "no user");
@@ -436,7 +436,7 @@ fn without_a_user_the_turn_exits_with_5_and_later_calls_do_not_run() {
         let expected = expected.map(|(outcome, reason)| (outcome.to_owned(), reason.to_owned()));
         assert_eq!(rows, expected);
         // The next turn has a result for every call.
-        assert_eq!(talk.told(&["never mind"])["response"], "Fine.");
+        assert_eq!(talk.send_prompt_json(&["never mind"])["response"], "Fine.");
         let results = form.results(&talk.server().received()[1]);
         assert_eq!(results.len(), 4);
         for result in &results[2..] {
@@ -452,14 +452,14 @@ fn without_a_user_the_turn_exits_with_5_and_later_calls_do_not_run() {
 fn without_budget_no_model_is_called() {
     for form in Form::BOTH {
         let talk = Talk::with_endpoint(form, vec![form.says(Shape::Pieces, &["Paid."])]);
-        let answer = talk.tell(&["--max-cost", "0", "hello"]);
+        let answer = talk.send_prompt(&["--max-cost", "0", "hello"]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert_eq!(error_of(&answer)["code"], "CA-0910");
         assert!(talk.server().received().is_empty(), "no model was called");
         assert_eq!(talk.messages()[0]["state"], "failed");
         let events = talk.ask("SELECT count(*) FROM events WHERE kind = 'budget.exhausted'");
         assert_eq!(events, [["1"]]);
-        assert_eq!(talk.told(&["hello"])["response"], "Paid.");
+        assert_eq!(talk.send_prompt_json(&["hello"])["response"], "Paid.");
     }
 }
 
@@ -467,14 +467,14 @@ fn without_budget_no_model_is_called() {
 fn the_price_of_a_script_counts_for_the_budget() {
     let script = "price: {input: 1, output: 2}\nanswers:\n- text: Paid.\n";
     let talk = Talk::scripted(agents(), script);
-    let answer = talk.tell(&["--max-cost", "0.000001", "hello"]);
+    let answer = talk.send_prompt(&["--max-cost", "0.000001", "hello"]);
     assert_eq!(error_of(&answer)["code"], "CA-0910", "{answer:?}");
     let spent = talk.ask("SELECT coalesce(sum(spent), 0) FROM budgets");
     assert_eq!(spent, [["0"]], "nothing was spent");
     let reserved = talk.ask("SELECT count(*) FROM reservations");
     assert_eq!(reserved, [["0"]], "nothing stays reserved");
     assert_eq!(
-        talk.told(&["--max-cost", "1", "hello"])["response"],
+        talk.send_prompt_json(&["--max-cost", "1", "hello"])["response"],
         "Paid."
     );
 }
@@ -499,8 +499,9 @@ fn the_content_of_a_file_is_not_a_permission() {
             ],
         );
         std::fs::write(talk.copy.join("bait.txt"), bait).expect("a file");
-        let told = talk.told(&["--rule", "deny builtin/shell(rm *)", "read bait.txt"]);
-        let outcomes: Vec<&Value> = told["tool_calls"]
+        let reported =
+            talk.send_prompt_json(&["--rule", "deny builtin/shell(rm *)", "read bait.txt"]);
+        let outcomes: Vec<&Value> = reported["tool_calls"]
             .as_array()
             .expect("calls")
             .iter()

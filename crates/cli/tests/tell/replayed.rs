@@ -21,15 +21,15 @@ fn a_turn_with_tools_is_replayed_to_the_same_answer() {
                 form.says(Shape::Pieces, &["Read", " it."]),
             ],
         );
-        let recorded = talk.told(&["--record", "turn.jsonl", "Read the notes"]);
+        let recorded = talk.send_prompt_json(&["--record", "turn.jsonl", "Read the notes"]);
         talk.agents.data(&["sandbox", "discard", "box", "--yes"]);
         // Another copy of the same folder and another session, without an endpoint.
         let again = Talk::new(talk.agents, "replay/turn.jsonl");
-        let replayed = again.told(&["Read the notes"]);
+        let replayed = again.send_prompt_json(&["Read the notes"]);
         assert_eq!(replayed["response"], recorded["response"], "{form:?}");
         assert_eq!(replayed["usage"]["tokens"], recorded["usage"]["tokens"]);
-        let outcomes = |told: &serde_json::Value| {
-            let calls = told["tool_calls"].as_array().expect("calls").clone();
+        let outcomes = |reported: &serde_json::Value| {
+            let calls = reported["tool_calls"].as_array().expect("calls").clone();
             calls
                 .iter()
                 .map(|call| (call["tool"].clone(), call["outcome"].clone()))

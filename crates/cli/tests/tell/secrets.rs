@@ -68,7 +68,7 @@ fn no_key_is_shown_stored_sent_back_or_passed_to_a_child() {
         let talk = Talk::at(planted, form, ModelServer::start(responses(form)));
         let record = talk.agents.cwd().join("record.jsonl");
         let record = record.to_str().expect("a path");
-        let first = talk.tell(&["--record", record, "show me everything"]);
+        let first = talk.send_prompt(&["--record", record, "show me everything"]);
         assert_eq!(first.code, Some(0), "{}", first.err);
         assert_shows_nothing("the first turn", &first);
         let mut plain = talk.arguments(&["--stream", "again"]);
@@ -141,7 +141,7 @@ fn the_environment_of_a_child_holds_no_key_by_name_or_value() {
         .with("ANTHROPIC_API_KEY", ANTHROPIC_KEY)
         .with("SOME_PASSWORD", "hunter2-hunter2");
     let talk = Talk::at(planted, form, server);
-    talk.told(&["go"]);
+    talk.send_prompt_json(&["go"]);
     let turned = talk.file("env.txt").expect("written");
     let lines: Vec<String> = turned
         .lines()

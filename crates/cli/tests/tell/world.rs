@@ -88,13 +88,13 @@ impl Talk {
     }
 
     /// Sends a message, with any result.
-    pub(crate) fn tell(&self, more: &[&str]) -> Answer {
+    pub(crate) fn send_prompt(&self, more: &[&str]) -> Answer {
         self.agents.run(&self.arguments(more))
     }
 
     /// Sends a message, which must be answered.
-    pub(crate) fn told(&self, more: &[&str]) -> Value {
-        let answer = self.tell(more);
+    pub(crate) fn send_prompt_json(&self, more: &[&str]) -> Value {
+        let answer = self.send_prompt(more);
         assert_eq!(answer.code, Some(0), "{more:?} fails: {answer:?}");
         answer.json()["data"].clone()
     }

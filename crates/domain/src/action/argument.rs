@@ -23,7 +23,6 @@ pub enum ActionArgumentType {
     String,
     /// A whole number.
     Integer,
-    /// A number.
     Number,
     /// True or false.
     Boolean,

@@ -6,10 +6,10 @@ use crate::DefinitionFault;
 const HEAD: &str = "name: a\ndescription: d\ndefinition_of_done: d\n";
 
 /// A file, whether it breaks a rule, the expected line, the expected message, and the expected fix.
-type Broken = (&'static str, bool, u64, &'static str, &'static str);
+type BrokenCase = (&'static str, bool, u64, &'static str, &'static str);
 
 /// Complete files.
-const WHOLE: &[Broken] = &[
+const WHOLE: &[BrokenCase] = &[
     ("", false, 1, "", ""),
     (
         "- name: a\n",
@@ -120,7 +120,7 @@ const WHOLE: &[Broken] = &[
 ];
 
 /// Lines appended to a valid three-line header.
-const REST: &[Broken] = &[
+const REST: &[BrokenCase] = &[
     (
         "apply_actor: local/applier\n",
         true,
@@ -411,20 +411,20 @@ const REST: &[Broken] = &[
 ];
 
 /// Describes the difference between the expected and the actual error, if any.
-fn surprise(text: &str, (_, is_rule, line, message, fix): Broken) -> Option<String> {
+fn surprise(text: &str, (_, is_rule, line, message, fix): BrokenCase) -> Option<String> {
     let Err(error) = Action::read(text, &|_| None) else {
         return Some(format!("{text}: it is read"));
     };
     let fault = error.fault();
-    let told = match (&fault.fix, &fault.nearest) {
-        (Some(told), _) => told.neutral(),
+    let reported = match (&fault.fix, &fault.nearest) {
+        (Some(reported), _) => reported.neutral(),
         (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
         (None, None) => String::new(),
     };
     let is_expected = fault.message.starts_with(message)
         && matches!(error, DefinitionFault::Rule(_)) == is_rule
         && fault.place.map_or(1, |place| place.0) == line
-        && told.contains(fix);
+        && reported.contains(fix);
     (!is_expected).then(|| format!("{text}: {error:?}"))
 }
 

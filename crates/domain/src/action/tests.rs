@@ -84,7 +84,7 @@ fn a_file_is_read_whole() {
 }
 
 #[test]
-fn what_a_plan_keeps_of_it_is_the_same_again() {
+fn the_stored_copy_in_a_plan_equals_the_action() {
     let action = read(COVERAGE);
     let kept = serde_json::to_string(&action).expect("JSON");
     let back: Action = serde_json::from_str(&kept).expect("what was kept");
@@ -92,7 +92,7 @@ fn what_a_plan_keeps_of_it_is_the_same_again() {
 }
 
 #[test]
-fn an_argument_is_required_unless_it_has_a_default_or_says_so() {
+fn an_argument_is_required_unless_it_has_a_default_or_is_optional() {
     let action = read(
         "name: a\ndescription: d\ndefinition_of_done: d\narguments:\n- name: x\n- {name: y, default: 1}\n",
     );
@@ -138,9 +138,9 @@ fn values_are_read_by_their_types() {
 }
 
 #[test]
-fn every_value_that_does_not_fit_is_told() {
+fn every_invalid_value_is_reported() {
     let action = read(COVERAGE);
-    for (name, value, told) in [
+    for (name, value, reported) in [
         ("target_percent", "many", "must be a whole number"),
         ("target_percent", "8.5", "must be a whole number"),
         ("target_percent", "", "must be a whole number"),
@@ -181,7 +181,7 @@ fn every_value_that_does_not_fit_is_told() {
             error.problems,
             [ArgumentProblem::Wrong {
                 name: name.to_owned(),
-                problem: told.to_owned()
+                problem: reported.to_owned()
             }],
             "{name}={value}"
         );
@@ -190,7 +190,7 @@ fn every_value_that_does_not_fit_is_told() {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once_and_no_value_is_repeated() {
+fn all_errors_are_reported_together_without_values() {
     let action = read(
         "name: a\ndescription: d\ndefinition_of_done: d\narguments:\n- name: first\n- name: second\n- {name: port, type: integer}\n- name: last_one\n",
     );

@@ -86,7 +86,6 @@ impl GateAction {
 pub enum GateGroup {
     /// Transitions from one phase to the next.
     PhaseTransitions,
-    /// Decisions.
     DecisionAutomation,
     /// Recovery from failures.
     SelfRepair,

@@ -54,7 +54,7 @@ fn the_built_in_profiles_have_the_numbers_of_the_table() {
 }
 
 #[test]
-fn only_full_auto_goes_without_a_sandbox_and_none_runs_unsafe_tools() {
+fn only_full_auto_needs_no_sandbox_and_no_profile_allows_unsafe_tools() {
     for profile in AutomationProfile::built_in() {
         let is_bare = profile.name == "full-auto";
         assert_eq!(profile.require_sandbox, !is_bare, "{}", profile.name);
@@ -66,16 +66,16 @@ fn only_full_auto_goes_without_a_sandbox_and_none_runs_unsafe_tools() {
 }
 
 #[test]
-fn every_gate_is_in_one_group_and_says_what_it_gates() {
+fn every_gate_is_in_one_group_and_has_a_description() {
     let grouped: usize = GateGroup::ALL
         .into_iter()
         .map(|group| group.gates().count())
         .sum();
     assert_eq!(grouped, AutomationGate::ALL.len());
-    let mut said: Vec<&str> = AutomationGate::ALL.map(AutomationGate::gates).to_vec();
-    said.sort_unstable();
-    said.dedup();
-    assert_eq!(said.len(), AutomationGate::ALL.len());
+    let mut message: Vec<&str> = AutomationGate::ALL.map(AutomationGate::gates).to_vec();
+    message.sort_unstable();
+    message.dedup();
+    assert_eq!(message.len(), AutomationGate::ALL.len());
     for gate in AutomationGate::ALL {
         let name = serde_json::to_value(gate).expect("a name");
         assert_eq!(name, gate.as_str());

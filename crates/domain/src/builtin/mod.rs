@@ -19,10 +19,10 @@ struct Line {
     addable: bool,
     arguments: &'static [Flag],
     parents: &'static [&'static str],
-    children: &'static [(&'static str, Find)],
+    children: &'static [(&'static str, ChildDiscovery)],
     handler: Option<&'static str>,
     strategy: Option<SandboxStrategy>,
-    able: Able,
+    able: SupportedOperations,
     inherits: Option<&'static str>,
     /// Paths at which discovery looks for resources of this type, and the parent types below which it looks.
     found_at: Option<(&'static [&'static str], &'static [&'static str])>,
@@ -38,18 +38,18 @@ enum Need {
 }
 
 /// Whether discovery looks for children.
-enum Find {
+enum ChildDiscovery {
     Yes,
     No,
 }
 
 /// Operations that a resource supports.
-enum Able {
+enum SupportedOperations {
     All,
     Nothing,
 }
 
-use Find::{No, Yes};
+use ChildDiscovery::{No, Yes};
 use Need::{Optional, Required};
 
 const BLANK: Line = Line {
@@ -61,7 +61,7 @@ const BLANK: Line = Line {
     children: &[],
     handler: None,
     strategy: None,
-    able: Able::Nothing,
+    able: SupportedOperations::Nothing,
     inherits: None,
     found_at: None,
     equivalence: &[],
@@ -103,7 +103,7 @@ const fn identity(
     }
 }
 
-const IN_A_FOLDER: &[(&str, Find)] = &[
+const IN_A_FOLDER: &[(&str, ChildDiscovery)] = &[
     ("git-checkout", No),
     ("fs-directory", No),
     ("fs-file", No),
@@ -145,7 +145,7 @@ const TABLE: &[Line] = &[
         ],
         handler: Some("git-checkout"),
         strategy: Some(SandboxStrategy::GitWorktree),
-        able: Able::All,
+        able: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -189,7 +189,7 @@ const TABLE: &[Line] = &[
         children: IN_A_FOLDER,
         handler: Some("filesystem"),
         strategy: Some(SandboxStrategy::CopyOnWrite),
-        able: Able::All,
+        able: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -201,7 +201,7 @@ const TABLE: &[Line] = &[
         children: IN_A_FOLDER,
         handler: Some("filesystem"),
         strategy: Some(SandboxStrategy::CopyOnWrite),
-        able: Able::All,
+        able: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -212,7 +212,7 @@ const TABLE: &[Line] = &[
         parents: FOLDERS,
         handler: Some("filesystem"),
         strategy: Some(SandboxStrategy::CopyOnWrite),
-        able: Able::All,
+        able: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -237,7 +237,7 @@ const TABLE: &[Line] = &[
         parents: FOLDERS,
         handler: Some("database"),
         strategy: Some(SandboxStrategy::TransactionRollback),
-        able: Able::All,
+        able: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -252,7 +252,7 @@ const TABLE: &[Line] = &[
         )],
         handler: Some("database"),
         strategy: Some(SandboxStrategy::TransactionRollback),
-        able: Able::All,
+        able: SupportedOperations::All,
         ..BLANK
     },
     Line {
@@ -463,13 +463,13 @@ fn declared(line: &Line) -> ResourceType {
         handler: line.handler.map(str::to_owned),
         sandbox_strategy: line.strategy,
         capabilities: Some(match line.able {
-            Able::All => Capabilities {
+            SupportedOperations::All => Capabilities {
                 read: true,
                 write: true,
                 sandbox: true,
                 checkpoint: true,
             },
-            Able::Nothing => Capabilities::default(),
+            SupportedOperations::Nothing => Capabilities::default(),
         }),
         inherits: line.inherits.map(named),
     }

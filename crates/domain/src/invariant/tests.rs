@@ -86,7 +86,7 @@ fn the_same_sentence_holds_once_for_the_strongest() {
 }
 
 #[test]
-fn two_of_one_strength_are_left_to_a_person() {
+fn equally_strong_invariants_are_left_to_the_user() {
     let found = reconcile(vec![
         invariant(InvariantScope::Project, "always push"),
         invariant(InvariantScope::Project, "never push"),
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn what_holds_still_holds_when_asked_again(all in prop::collection::vec(any_invariant(), 0..12)) {
+    fn reconciliation_is_idempotent(all in prop::collection::vec(any_invariant(), 0..12)) {
         let once = reconcile(all);
         let again = reconcile(once.effective.clone());
         prop_assert_eq!(&again.effective, &once.effective);
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn it_survives_json(all in prop::collection::vec(any_invariant(), 0..6)) {
+    fn invariants_survive_json(all in prop::collection::vec(any_invariant(), 0..6)) {
         let found = reconcile(all);
         let text = serde_json::to_string(&found).expect("JSON");
         let back: ReconciledInvariants = serde_json::from_str(&text).expect("what was written");

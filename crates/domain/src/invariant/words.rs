@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_denial_is_taken_for_none() {
+    fn sentences_without_denial_are_not_denials() {
         for (left, right) in [
             ("never use C++", "always use C"),
             ("never push to main", "never push to main"),

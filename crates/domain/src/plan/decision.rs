@@ -64,7 +64,6 @@ pub struct ContextSnapshot {
     pub hot_context_hash: Option<ContentHash>,
     /// Reference to that context: the session, or the stored content.
     pub hot_context_ref: Option<String>,
-    /// Relevant resources.
     #[serde(default)]
     pub relevant_resources: Vec<String>,
     /// Run of the actor, whose steps are its state.
@@ -113,7 +112,6 @@ pub struct Decision {
     pub said: NewDecision,
     /// Decision that it corrects.
     pub corrects: Option<DecisionId>,
-    /// Reason of the correction.
     pub correction_reason: Option<String>,
     /// Decision that replaced it.
     pub superseded_by: Option<DecisionId>,

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_their_line() {
         let fault = |text: &str| PlanStrategy::from_markdown(text).expect_err("a fault");
         assert_eq!(
             fault("# Strategy\n\nso\n\n## 1. a\n- risk: much").line,

@@ -29,7 +29,6 @@ pub const REVERSION_LIMIT: u64 = 3;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkedPlan {
-    /// Plan id.
     pub plan_id: PlanId,
     /// Phase of the plan.
     pub phase: String,
@@ -208,7 +207,6 @@ pub struct Plan {
     pub error: Option<Map<String, Value>>,
     /// Name of its sandbox.
     pub sandbox: Option<String>,
-    /// Root of its decisions.
     pub decision_root: Option<DecisionId>,
     /// Number of returns to its strategy; at most [`REVERSION_LIMIT`].
     pub reversions: u64,
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_says_what_it_stands_before_and_why_it_asks() {
+    fn a_gate_describes_its_transition_and_reason() {
         let always = gate(1.0);
         let words = AutomationGate::Apply.gates();
         assert!(always.contains(words), "{always}");

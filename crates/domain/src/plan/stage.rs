@@ -236,7 +236,6 @@ pub enum StageTransition {
     StartStrategize,
     /// The strategy is stored.
     CompleteStrategize,
-    /// Strategizing failed.
     FailStrategize,
     /// A failed phase is retried.
     Retry,
@@ -250,7 +249,6 @@ pub enum StageTransition {
     FailExecute,
     /// The result is approved for applying.
     QueueApply,
-    /// Applying starts.
     StartApply,
     /// Everything is applied.
     CompleteApply,

@@ -109,9 +109,7 @@ impl StepRecord {
 pub enum StepState {
     /// It runs, or was interrupted.
     Running,
-    /// It is done.
     Done,
-    /// It failed.
     Failed,
 }
 

@@ -2,12 +2,12 @@
 //! process crate starts this same program again as the supervisor of a server.
 
 mod hostile;
-mod life;
 mod network;
 mod peers;
-mod seeing;
-mod speaking;
+mod protocol;
+mod server_lifecycle;
 mod support;
+mod visible_paths;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -40,11 +40,11 @@ fn main() -> ExitCode {
         .collect();
     let mut failed = 0;
     for (name, test) in [
-        speaking::TESTS,
+        protocol::TESTS,
         life::TESTS,
         hostile::TESTS,
         network::TESTS,
-        seeing::TESTS,
+        visible_paths::TESTS,
         peers::TESTS,
     ]
     .concat()

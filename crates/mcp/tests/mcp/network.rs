@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Bench, Desk};
+use crate::support::{Bench, GateFixture};
 use crate::tests;
 use cleveragents_mcp::{FileTokens, HiddenText, McpError, Options, ServerDefinition, Servers};
 use reqwest::Url;
@@ -24,7 +24,7 @@ tests![
 
 /// A request as the server received it.
 #[derive(Debug, Clone)]
-struct Seen {
+struct ReceivedRequest {
     method: String,
     path: String,
     authorization: String,
@@ -33,7 +33,7 @@ struct Seen {
 
 /// Behaviour of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum SiteBehaviour {
     Plain,
     Long,
     Endless,
@@ -41,13 +41,13 @@ enum Manner {
 }
 
 /// A small server on this machine.
-struct Site {
+struct TestSite {
     url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Site {
-    fn new(manner: Manner) -> Self {
+impl TestSite {
+    fn new(manner: SiteBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let url = format!("http://127.0.0.1:{port}");
@@ -72,12 +72,12 @@ impl Site {
         ServerDefinition::http("site", format!("{}/mcp", self.url))
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().expect("not poisoned").clone()
     }
 }
 
-fn read_request(stream: &TcpStream) -> Seen {
+fn read_request(stream: &TcpStream) -> ReceivedRequest {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     let _unless_gone = reader.read_line(&mut line);
@@ -101,7 +101,7 @@ fn read_request(stream: &TcpStream) -> Seen {
     }
     let mut body = vec![0; length];
     let _unless_gone = reader.read_exact(&mut body);
-    Seen {
+    ReceivedRequest {
         method,
         path,
         authorization,
@@ -128,9 +128,9 @@ fn json_answer(stream: &TcpStream, value: &Value) -> std::io::Result<()> {
 
 fn answer(
     stream: &TcpStream,
-    manner: Manner,
+    manner: SiteBehaviour,
     base: &str,
-    request: &Seen,
+    request: &ReceivedRequest,
     tokens: &AtomicUsize,
 ) -> std::io::Result<()> {
     let path = request.path.split('?').next().unwrap_or_default();
@@ -196,15 +196,15 @@ fn answer(
     if request.method != "POST" {
         return send(stream, "405 Method Not Allowed", "", "");
     }
-    if manner == Manner::Guarded && !request.authorization.starts_with("Bearer token-") {
+    if manner == SiteBehaviour::Guarded && !request.authorization.starts_with("Bearer token-") {
         let metadata = format!("{base}/.well-known/oauth-protected-resource");
         let header = format!("www-authenticate: Bearer resource_metadata=\"{metadata}\"\r\n");
         return send(stream, "401 Unauthorized", &header, "");
     }
-    speak(stream, manner, &request.body)
+    respond(stream, manner, &request.body)
 }
 
-fn speak(mut stream: &TcpStream, manner: Manner, body: &str) -> std::io::Result<()> {
+fn respond(mut stream: &TcpStream, manner: SiteBehaviour, body: &str) -> std::io::Result<()> {
     let message: Value = serde_json::from_str(body).unwrap_or_default();
     let id = &message["id"];
     let done = |result: Value| {
@@ -224,7 +224,7 @@ fn speak(mut stream: &TcpStream, manner: Manner, body: &str) -> std::io::Result<
             "inputSchema": {"type": "object"},
             "annotations": {"readOnlyHint": true},
         }]})),
-        "tools/call" if manner == Manner::Long => {
+        "tools/call" if manner == SiteBehaviour::Long => {
             let head = format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\""
             );
@@ -235,7 +235,7 @@ fn speak(mut stream: &TcpStream, manner: Manner, body: &str) -> std::io::Result<
             let piece = vec![b'x'; 1 << 20];
             (0..200).try_for_each(|_| stream.write_all(&piece))
         }
-        "tools/call" if manner == Manner::Endless => {
+        "tools/call" if manner == SiteBehaviour::Endless => {
             write!(
                 stream,
                 "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
@@ -254,7 +254,7 @@ fn speak(mut stream: &TcpStream, manner: Manner, body: &str) -> std::io::Result<
     }
 }
 
-fn desk(site: &Site) -> (Bench, Desk) {
+fn desk(site: &TestSite) -> (Bench, GateFixture) {
     let bench = Bench::new();
     bench.servers.add(site.definition(), None).expect("added");
     let desk = bench.desk();
@@ -262,13 +262,13 @@ fn desk(site: &Site) -> (Bench, Desk) {
 }
 
 fn a_server_over_http_is_called() {
-    let site = Site::new(Manner::Plain);
+    let site = TestSite::new(SiteBehaviour::Plain);
     let (_bench, desk) = desk(&site);
     assert_eq!(desk.ok("site/say", &json!({})), "said");
 }
 
 fn headers_are_sent_and_never_shown() {
-    let site = Site::new(Manner::Plain);
+    let site = TestSite::new(SiteBehaviour::Plain);
     let bench = Bench::new();
     let mut definition = site.definition();
     let headers = &mut definition.headers;
@@ -284,14 +284,14 @@ fn headers_are_sent_and_never_shown() {
 }
 
 fn a_long_answer_over_http_ends_the_call() {
-    let site = Site::new(Manner::Long);
+    let site = TestSite::new(SiteBehaviour::Long);
     let (_bench, desk) = desk(&site);
     let why = desk.fails("site/say", &json!({}));
     assert!(why.contains("larger than 16 MiB"), "{why}");
 }
 
 fn an_endless_event_over_http_ends_the_call() {
-    let site = Site::new(Manner::Endless);
+    let site = TestSite::new(SiteBehaviour::Endless);
     let bench = Bench::new();
     let mut definition = site.definition();
     definition.timeout_seconds = 20.0;
@@ -314,7 +314,7 @@ fn other_machines_need_encryption() {
 }
 
 fn sign_in_stores_a_token_and_refreshes_it() {
-    let site = Site::new(Manner::Guarded);
+    let site = TestSite::new(SiteBehaviour::Guarded);
     let bench = Bench::new();
     let mut options = Options::new(bench.folder.path());
     let home = bench.path("tokens");

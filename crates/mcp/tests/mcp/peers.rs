@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::support::{Bench, Desk, Folder, lives};
+use crate::support::{Bench, GateFixture, TestFolder, lives};
 use crate::tests;
 use cleveragents_mcp::ServerDefinition;
 use cleveragents_tools::Source;
@@ -95,7 +95,7 @@ fn peers_are_listed_filtered_and_called() {
         let (tools, protocol) = (listing.tools.len(), &listing.protocol);
         println!("{name}: {tools} tools, protocol {protocol}");
     }
-    let desk = Desk::new(&offer, Some(Folder::new(&inside))).answering(&[]);
+    let desk = GateFixture::new(&offer, Some(TestFolder::new(&inside))).answering(&[]);
     let names: Vec<String> = desk
         .gate
         .registry()

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cleveragents_domain::{CheckpointNumber, MicroUsd, ToolInvocationId};
-use cleveragents_mcp::{McpError, Offer, Options, ServerDefinition, Servers};
+use cleveragents_mcp::{McpError, OfferedTools, Options, ServerDefinition, Servers};
 use cleveragents_process::{Cancel, CommandResult, Stream};
 use cleveragents_sandbox::{Git, Root};
 use cleveragents_tools::ports::{
@@ -128,8 +128,8 @@ impl Bench {
         }
     }
 
-    pub(crate) fn desk(&self) -> Desk {
-        Desk::new(&self.servers.offer(), None)
+    pub(crate) fn desk(&self) -> GateFixture {
+        GateFixture::new(&self.servers.offer(), None)
     }
 }
 
@@ -138,12 +138,12 @@ pub(crate) fn broken() -> PortError {
 }
 
 /// A sandbox with one member.
-pub(crate) struct Folder {
+pub(crate) struct TestFolder {
     pub(crate) parts: Vec<Part>,
     pub(crate) captures: Mutex<usize>,
 }
 
-impl Folder {
+impl TestFolder {
     pub(crate) fn new(path: &Path) -> Self {
         let part = Part {
             alias: "app".to_owned(),
@@ -157,7 +157,7 @@ impl Folder {
     }
 }
 
-impl Workspace for Folder {
+impl Workspace for TestFolder {
     fn parts(&self) -> &[Part] {
         &self.parts
     }
@@ -196,11 +196,11 @@ impl Workspace for Folder {
 
 /// Records the logs of calls.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryLedger {
     pub(crate) logs: Mutex<Vec<String>>,
 }
 
-impl Ledger for Memory {
+impl Ledger for MemoryLedger {
     fn begin(&self, _begun: &StartedCall<'_>) -> Result<(), PortError> {
         Ok(())
     }
@@ -224,13 +224,13 @@ impl Ledger for Memory {
 
 /// A user who answers from a list, or no user.
 #[derive(Default)]
-pub(crate) struct Person {
+pub(crate) struct TestUser {
     pub(crate) is_there: bool,
     pub(crate) replies: Mutex<Vec<String>>,
     pub(crate) asked: Mutex<Vec<String>>,
 }
 
-impl Approver for Person {
+impl Approver for TestUser {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Approval {
         let mut asked = self.asked.lock().expect("not poisoned");
         asked.push(format!("approve {}", request.tool));
@@ -254,15 +254,15 @@ impl Approver for Person {
     }
 }
 
-struct Free;
+struct FreeBudget;
 
-impl Reservation for Free {
+impl Reservation for FreeBudget {
     fn charge(self: Box<Self>, _cost: MicroUsd) -> Result<(), PortError> {
         Ok(())
     }
 }
 
-impl Budget for Free {
+impl Budget for FreeBudget {
     fn reserve(&self, _: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
         Ok(Box::new(Self))
     }
@@ -277,18 +277,18 @@ impl Redact for NoSecrets {
 }
 
 /// Environment from which tools are called.
-pub(crate) struct Desk {
+pub(crate) struct GateFixture {
     pub(crate) gate: Gate,
-    pub(crate) folder: Option<Folder>,
-    pub(crate) person: Person,
-    pub(crate) ledger: Memory,
+    pub(crate) folder: Option<TestFolder>,
+    pub(crate) person: TestUser,
+    pub(crate) ledger: MemoryLedger,
     pub(crate) profile: SafetyProfile,
     pub(crate) mode: PlanMode,
     pub(crate) cancel: Cancel,
 }
 
-impl Desk {
-    pub(crate) fn new(offer: &Offer, folder: Option<Folder>) -> Self {
+impl GateFixture {
+    pub(crate) fn new(offer: &OfferedTools, folder: Option<TestFolder>) -> Self {
         let mut registry = Registry::with_builtins();
         for tool in &offer.tools {
             registry
@@ -298,8 +298,8 @@ impl Desk {
         Self {
             gate: Gate::new(Arc::new(registry)),
             folder,
-            person: Person::default(),
-            ledger: Memory::default(),
+            person: TestUser::default(),
+            ledger: MemoryLedger::default(),
             profile: SafetyProfile {
                 require_sandbox: false,
                 require_checkpoints: false,
@@ -333,7 +333,7 @@ impl Desk {
                 .as_ref()
                 .map(|folder| -> &dyn Workspace { folder }),
             approver: &self.person,
-            budget: &Free,
+            budget: &FreeBudget,
             ledger: &self.ledger,
             redactor: &NoSecrets,
             cancel: &self.cancel,

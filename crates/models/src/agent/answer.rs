@@ -1,4 +1,4 @@
-//! [`Answer`]: the answer of an agent, assembled from its responses.
+//! [`AgentAnswer`]: the answer of an agent, assembled from its responses.
 
 use cleveragents_a2a::agent::readable_text;
 use cleveragents_a2a::{Artifact, StreamResponse, TaskStatus};
@@ -6,7 +6,7 @@ use cleveragents_domain::TaskState;
 
 /// The answer received so far.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct AgentAnswer {
     pub(super) task: Option<String>,
     pub(super) context: Option<String>,
     /// State of the task; `None` before one was reported.
@@ -20,7 +20,6 @@ pub(super) struct Answer {
     given: String,
 }
 
-/// An artifact as text.
 #[derive(Debug)]
 struct ArtifactText {
     id: String,
@@ -54,7 +53,7 @@ fn non_empty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-impl Answer {
+impl AgentAnswer {
     /// An empty answer within a context.
     pub(super) fn in_context(context: Option<String>) -> Self {
         Self {
@@ -183,10 +182,10 @@ impl Answer {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Answer, AnswerDelta};
+    use super::{AgentAnswer, AnswerDelta};
     use cleveragents_a2a::agent::read_response;
 
-    fn add(answer: &mut Answer, value: &Value) -> AnswerDelta {
+    fn add(answer: &mut AgentAnswer, value: &Value) -> AnswerDelta {
         answer.add(read_response(value).expect("readable"))
     }
 
@@ -202,8 +201,8 @@ mod tests {
 
     #[test]
     fn pieces_make_the_text_and_each_is_handed_on_once() {
-        let mut answer = Answer::default();
-        let mut heard = String::new();
+        let mut answer = AgentAnswer::default();
+        let mut received_events = String::new();
         let thought = add(&mut answer, &status("TASK_STATE_WORKING", "on it")).thought;
         assert_eq!(thought, "on it\n");
         for update in [
@@ -212,7 +211,7 @@ mod tests {
             piece("b", "three", false),
             piece("b", "!", true),
         ] {
-            heard.push_str(&add(&mut answer, &update).text);
+            received_events.push_str(&add(&mut answer, &update).text);
         }
         // The whole task, as returned when a client comes back to it, contains nothing new.
         let whole = json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
@@ -220,12 +219,12 @@ mod tests {
         assert_eq!(add(&mut answer, &whole), AnswerDelta::default());
         assert!(answer.is_over());
         assert_eq!(answer.text(), "one two\n\nthree!");
-        assert_eq!(heard, answer.text());
+        assert_eq!(received_events, answer.text());
     }
 
     #[test]
-    fn without_results_the_last_word_is_the_answer() {
-        let mut answer = Answer::default();
+    fn without_results_the_last_message_is_the_answer() {
+        let mut answer = AgentAnswer::default();
         assert_eq!(
             add(&mut answer, &status("TASK_STATE_WORKING", "hm")).text,
             ""
@@ -237,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_result_that_is_replaced_is_the_answer_alone() {
-        let mut answer = Answer::default();
+        let mut answer = AgentAnswer::default();
         add(&mut answer, &piece("a", "wrong", false));
         assert_eq!(
             add(&mut answer, &piece("a", "right", false)).text,
@@ -248,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_no_answer() {
-        let mut answer = Answer::default();
+    fn a_question_is_not_an_answer() {
+        let mut answer = AgentAnswer::default();
         let delta = add(&mut answer, &status("TASK_STATE_INPUT_REQUIRED", "which?"));
         assert_eq!(delta, AnswerDelta::default());
         assert!(answer.is_over());

@@ -10,10 +10,10 @@ use cleveragents_domain::TaskState;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::answer::Answer;
-use super::connection::{Connection, EventReader, Reply};
+use super::answer::AgentAnswer;
+use super::connection::{AgentReply, Connection, EventReader};
 use super::error::CallError;
-use super::{Inner, MAX_ANSWER_BYTES, PROVIDER};
+use super::{AgentState, MAX_ANSWER_BYTES, PROVIDER};
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Completion, StopReason, StreamEvent, Usage};
 use crate::generate::Outlet;
@@ -35,14 +35,14 @@ const MAX_POLL: Duration = Duration::from_secs(2);
 /// Maximum number of consecutive failed polls.
 const MAX_FAILED_POLLS: u32 = 5;
 
-type Outgoing = Outlet<Result<StreamEvent, ModelError>>;
+type AgentOutlet = Outlet<Result<StreamEvent, ModelError>>;
 
 /// One request to an agent.
 pub(super) struct AgentCall<'a> {
-    inner: &'a Inner,
-    outlet: &'a Outgoing,
+    inner: &'a AgentState,
+    outlet: &'a AgentOutlet,
     redacted: StreamRedactor,
-    answer: Answer,
+    answer: AgentAnswer,
     is_noted: bool,
     /// Number of times the request was sent again because its task had been cancelled.
     attempt: u64,
@@ -50,7 +50,11 @@ pub(super) struct AgentCall<'a> {
 }
 
 impl<'a> AgentCall<'a> {
-    pub(super) fn new(inner: &'a Inner, outlet: &'a Outgoing, request: &ChatRequest) -> Self {
+    pub(super) fn new(
+        inner: &'a AgentState,
+        outlet: &'a AgentOutlet,
+        request: &ChatRequest,
+    ) -> Self {
         let key = request
             .key
             .clone()
@@ -59,7 +63,7 @@ impl<'a> AgentCall<'a> {
             inner,
             outlet,
             redacted: StreamRedactor::new(inner.caller.redactor.clone()),
-            answer: Answer::default(),
+            answer: AgentAnswer::default(),
             is_noted: false,
             attempt: 0,
             key,
@@ -68,9 +72,10 @@ impl<'a> AgentCall<'a> {
 
     pub(super) async fn run(&mut self, request: &ChatRequest) -> Result<(), CallError> {
         let connection = self.inner.connect().await?;
-        let thread = Thread::from_messages(&request.messages, &self.inner.caller.name, &connection);
+        let thread =
+            ConversationIds::from_messages(&request.messages, &self.inner.caller.name, &connection);
         if !self.resume(request, &connection).await? {
-            self.answer = Answer::in_context(thread.context.clone());
+            self.answer = AgentAnswer::in_context(thread.context.clone());
             self.send(request, &connection, &thread).await?;
         }
         self.wait(&connection).await?;
@@ -113,7 +118,7 @@ impl<'a> AgentCall<'a> {
         &mut self,
         request: &ChatRequest,
         connection: &Connection,
-        thread: &Thread,
+        thread: &ConversationIds,
     ) -> Result<(), CallError> {
         let caller = &self.inner.caller;
         let id = match self.attempt {
@@ -139,7 +144,7 @@ impl<'a> AgentCall<'a> {
                 connection
                     .call(caller, Method::SendMessage, &params, wait)
                     .await
-                    .map(Reply::Whole)
+                    .map(AgentReply::Whole)
             };
             match sent {
                 Ok(reply) => break reply,
@@ -155,8 +160,8 @@ impl<'a> AgentCall<'a> {
         };
         self.answer.reopen();
         match reply {
-            Reply::Whole(value) => self.receive(read(&value)?).await,
-            Reply::Events(events) => self.receive_all(events).await,
+            AgentReply::Whole(value) => self.receive(read(&value)?).await,
+            AgentReply::Events(events) => self.receive_all(events).await,
         }
     }
 
@@ -229,7 +234,7 @@ impl<'a> AgentCall<'a> {
                 let params = json!({"id": task});
                 let method = Method::SubscribeToTask;
                 let reply = connection.stream(caller, method, &params).await;
-                if let Ok(Reply::Events(events)) = reply {
+                if let Ok(AgentReply::Events(events)) = reply {
                     self.receive_all(events).await?;
                     continue;
                 }
@@ -265,7 +270,7 @@ impl<'a> AgentCall<'a> {
         let caller = &self.inner.caller;
         let redactor = &caller.redactor;
         let about = redactor.text(&self.answer.about).into_owned();
-        let said = |otherwise: &str| match about.trim() {
+        let reported = |otherwise: &str| match about.trim() {
             "" => otherwise.to_owned(),
             about => about.to_owned(),
         };
@@ -281,24 +286,24 @@ impl<'a> AgentCall<'a> {
                 | TaskState::Working,
             ) => None,
             Some(TaskState::Failed) => Some(failed(
-                format!("the agent failed: {}", said("it gives no reason")),
+                format!("the agent failed: {}", reported("it gives no reason")),
                 "retry, or ask the operator of the agent",
             )),
             Some(TaskState::Rejected) => Some(failed(
-                format!("the agent rejected it: {}", said("it gives no reason")),
+                format!("the agent rejected it: {}", reported("it gives no reason")),
                 "send a task that the agent supports: its card lists its skills",
             )),
             Some(TaskState::Canceled) => Some(failed(
                 format!(
                     "the task was cancelled there: {}",
-                    said("it gives no reason")
+                    reported("it gives no reason")
                 ),
                 "ask again",
             )),
             Some(TaskState::AuthRequired) => Some(failed(
                 format!(
                     "the agent requires a login: {}",
-                    said("it names no address")
+                    reported("it names no address")
                 ),
                 "log in to the agent, then retry",
             )),
@@ -312,7 +317,7 @@ impl<'a> AgentCall<'a> {
             return Ok(());
         }
         let is_question = self.answer.state == Some(TaskState::InputRequired);
-        let question = said("The agent asks for input without a question.");
+        let question = reported("The agent asks for input without a question.");
         let completion = Completion {
             message: AssistantMessage {
                 text: redactor.text(&self.answer.text()).into_owned(),
@@ -376,13 +381,13 @@ impl<'a> AgentCall<'a> {
 
 /// Context and task with which a conversation continues.
 #[derive(Debug, Default)]
-struct Thread {
+struct ConversationIds {
     context: Option<String>,
     /// Task that waits for input.
     task: Option<String>,
 }
 
-impl Thread {
+impl ConversationIds {
     /// Takes them from the last answer of this agent.
     fn from_messages(
         messages: &[Arc<ChatMessage>],

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_cards_are_told_apart() {
+    fn unusable_cards_have_distinct_errors() {
         for (card, word) in [
             (json!([]), "not a JSON object"),
             (json!({}), "no supported interface"),

@@ -28,7 +28,7 @@ pub(super) struct Connection {
 }
 
 /// Response to a request that may be answered with a stream.
-pub(super) enum Reply {
+pub(super) enum AgentReply {
     Events(Box<EventReader>),
     Whole(Value),
 }
@@ -82,14 +82,14 @@ impl Connection {
         caller: &Caller,
         method: Method,
         params: &Value,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<AgentReply, CallError> {
         let response = self.send(method, params, caller.limits.first_byte).await?;
         let kind = response.headers().get(CONTENT_TYPE);
         let is_stream = kind
             .and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
         if response.status().is_success() && is_stream {
-            return Ok(Reply::Events(Box::new(EventReader {
+            return Ok(AgentReply::Events(Box::new(EventReader {
                 response,
                 frames: Frames::new(Framing::Events),
                 is_json_rpc: self.endpoint.interface.protocol_binding == Binding::JsonRpc,
@@ -97,7 +97,7 @@ impl Connection {
                 idle: caller.limits.idle,
             })));
         }
-        self.whole(caller, response).await.map(Reply::Whole)
+        self.whole(caller, response).await.map(AgentReply::Whole)
     }
 
     async fn send(

@@ -168,23 +168,23 @@ impl CallError {
                 message,
                 retry_after,
             } => {
-                let said = match (message.is_empty(), code) {
+                let reported = match (message.is_empty(), code) {
                     (true, _) => format!("the agent answered with the status {status}"),
                     (false, Some(code)) => format!("the agent refused: {message} (code {code})"),
                     (false, None) => format!("the agent refused: {message} (status {status})"),
                 };
                 let found = match status {
-                    401 | 403 => error(ErrorKind::Auth, said).with_hint(
+                    401 | 403 => error(ErrorKind::Auth, reported).with_hint(
                         "check the token: `token_env` in the file of the actor names the variable that holds it",
                     ),
-                    429 => error(ErrorKind::RateLimited { retry_after }, said)
+                    429 => error(ErrorKind::RateLimited { retry_after }, reported)
                         .with_hint("wait a little"),
-                    500..=599 => error(ErrorKind::Overloaded, said)
+                    500..=599 => error(ErrorKind::Overloaded, reported)
                         .with_hint("retry later, or ask the operator of the agent"),
-                    300..=399 => error(ErrorKind::Agent, said).with_hint(
+                    300..=399 => error(ErrorKind::Agent, reported).with_hint(
                         "it sends callers elsewhere, which is not followed: write the address where it is",
                     ),
-                    _ => error(ErrorKind::Agent, said)
+                    _ => error(ErrorKind::Agent, reported)
                         .with_hint("the agent's message has the reason"),
                 };
                 found.with_status(status)

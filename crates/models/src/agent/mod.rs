@@ -53,9 +53,9 @@ pub(crate) struct Caller {
 }
 
 /// A remote agent.
-pub(crate) struct AgentModel(Arc<Inner>);
+pub(crate) struct AgentModel(Arc<AgentState>);
 
-struct Inner {
+struct AgentState {
     caller: Caller,
     /// Set once the agent card was read.
     connection: Mutex<Option<Arc<Connection>>>,
@@ -63,7 +63,7 @@ struct Inner {
 
 impl AgentModel {
     pub(crate) fn new(caller: Caller) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(AgentState {
             caller,
             connection: Mutex::default(),
         }))
@@ -115,7 +115,7 @@ impl Model for AgentModel {
     }
 }
 
-impl Inner {
+impl AgentState {
     /// The open connection, if there is one.
     fn opened(&self) -> Option<Arc<Connection>> {
         let connection = self.connection.lock();

@@ -1,6 +1,6 @@
 //! The catalogue: the available models, and the only way to open one.
 
-mod reach;
+mod provider;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::provider::BUILT_IN;
 use crate::redact::{Redactor, looks_secret, shown_address};
 use crate::remote::Remote;
 use crate::replay::{Recorder, Replay};
-use crate::retry::Persistent;
+use crate::retry::RetryingModel;
 use crate::scripted::ScriptedModel;
 use crate::secret::{KEY_VARIABLES, Secret};
 use crate::wire::Protocol;
@@ -183,7 +183,11 @@ impl Catalogue {
                 let path = self.path(Path::new(name.model()));
                 let script =
                     ScriptedModel::read(name, &path.display().to_string(), &read_file(&path)?)?;
-                Ok(Arc::new(Persistent::new(Arc::new(script), limits, retry)))
+                Ok(Arc::new(RetryingModel::new(
+                    Arc::new(script),
+                    limits,
+                    retry,
+                )))
             }
             "replay" => {
                 let path = self.path(Path::new(name.model()));
@@ -202,7 +206,11 @@ impl Catalogue {
                 // The redactor knows all keys, because a server may echo the key of another provider if it was sent the
                 // wrong one.
                 let remote = Remote::new(target, price, limits, http, self.redactor());
-                Ok(Arc::new(Persistent::new(Arc::new(remote), limits, retry)))
+                Ok(Arc::new(RetryingModel::new(
+                    Arc::new(remote),
+                    limits,
+                    retry,
+                )))
             }
         }
     }
@@ -258,7 +266,7 @@ impl Catalogue {
             .collect()
     }
 
-    /// Returns what is known of a model, described or not.
+    /// Returns capabilities, price and connection of a model; defaults if the catalogue does not describe it.
     pub fn entry(&self, name: &ModelName) -> Result<ModelEntry, ModelError> {
         if matches!(name.provider(), "scripted" | "replay") {
             let model = self.open_bare(name)?;

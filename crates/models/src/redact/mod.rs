@@ -5,7 +5,7 @@
 //! rewrite code: a masked `password="changeme"` would corrupt the file. [`looks_secret`] guesses, and its result only
 //! decides whether a text is kept at all.
 
-mod given;
+mod keyring;
 mod secrets;
 mod stream;
 
@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-pub(crate) use self::given::remember;
-pub use self::given::secrets_given_out;
+pub(crate) use self::keyring::remember;
+pub use self::keyring::secrets_given_out;
 pub use self::secrets::environment_secrets;
 pub use self::stream::StreamRedactor;
 use crate::secret::Secret;

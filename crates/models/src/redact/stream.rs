@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_handed_on_at_once() {
+    fn text_without_secrets_is_forwarded_at_once() {
         let mut stream = stream();
         assert_eq!(stream.push("Good "), "Good ");
         assert_eq!(stream.push("morn"), "morn");

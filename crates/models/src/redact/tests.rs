@@ -30,7 +30,7 @@ const KEY_LIKE: &[&str] = &[
 ];
 
 #[test]
-fn what_looks_like_a_key_is_noticed_and_never_replaced() {
+fn apparent_keys_are_detected_but_not_replaced() {
     for text in KEY_LIKE {
         assert!(looks_secret(text), "{text}");
         assert_eq!(Redactor::default().text(text), *text);

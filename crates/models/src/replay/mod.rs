@@ -50,9 +50,9 @@ struct RecordedFailure {
 }
 
 /// A model that answers from a recording.
-pub(crate) struct Replay(Arc<Inner>);
+pub(crate) struct Replay(Arc<ReplayState>);
 
-struct Inner {
+struct ReplayState {
     name: ModelName,
     exchanges: Vec<Exchange>,
     redactor: Redactor,
@@ -100,7 +100,7 @@ impl Replay {
         if exchanges.is_empty() {
             return Err(yaml::broken(file, "the recording contains no exchange"));
         }
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ReplayState {
             name: name.clone(),
             exchanges,
             redactor,
@@ -151,7 +151,7 @@ impl Model for Replay {
     }
 }
 
-impl Inner {
+impl ReplayState {
     fn find(&self, request: &ChatRequest) -> Result<&Exchange, ModelError> {
         let request = normalised(request, &self.redactor);
         let digest = digest(&request);

@@ -95,19 +95,19 @@ impl Model for Recorder {
 
 /// The part of an answer that a piece belongs to: text, reasoning or a call.
 #[derive(PartialEq)]
-enum Strand {
+enum AnswerPart {
     Text,
     Reasoning,
     Arguments(usize),
 }
 
 /// The text of a piece, and the part it belongs to.
-fn strand(event: &mut StreamEvent) -> Option<(Strand, &mut String)> {
+fn strand(event: &mut StreamEvent) -> Option<(AnswerPart, &mut String)> {
     match event {
-        StreamEvent::Text(text) => Some((Strand::Text, text)),
-        StreamEvent::Reasoning(text) => Some((Strand::Reasoning, text)),
+        StreamEvent::Text(text) => Some((AnswerPart::Text, text)),
+        StreamEvent::Reasoning(text) => Some((AnswerPart::Reasoning, text)),
         StreamEvent::ToolCallArguments { index, fragment } => {
-            Some((Strand::Arguments(*index), fragment))
+            Some((AnswerPart::Arguments(*index), fragment))
         }
         StreamEvent::ToolCallStarted { .. }
         | StreamEvent::Noted(_)
@@ -119,7 +119,7 @@ fn strand(event: &mut StreamEvent) -> Option<(Strand, &mut String)> {
 /// Redacts secrets that are split over several pieces: a part that contains one is merged into its
 /// first piece.
 fn hide_split_secrets(events: &mut Vec<StreamEvent>, redactor: &Redactor) {
-    let mut strands: Vec<(Strand, String)> = Vec::new();
+    let mut strands: Vec<(AnswerPart, String)> = Vec::new();
     for (found, piece) in events.iter_mut().filter_map(strand) {
         match strands.iter_mut().find(|(known, _)| *known == found) {
             Some((_, whole)) => whole.push_str(piece),

@@ -81,7 +81,7 @@ pub(super) fn digest(request: &Value) -> String {
 }
 
 /// The first difference between two requests.
-pub(super) struct Difference {
+pub(super) struct RequestDifference {
     /// Number of parts that agree before it.
     pub(super) agreeing: usize,
     /// Description of the first part that differs.
@@ -89,7 +89,7 @@ pub(super) struct Difference {
 }
 
 /// Compares two normalised requests, the conversation first, because its differences are the most useful.
-pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
+pub(super) fn difference(recorded: &Value, asked: &Value) -> RequestDifference {
     let list = |value: &Value| value["messages"].as_array().cloned().unwrap_or_default();
     let (old, new) = (list(recorded), list(asked));
     let same = old
@@ -113,7 +113,7 @@ pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
                 new.len()
             ),
         };
-        return Difference {
+        return RequestDifference {
             agreeing: same * 2,
             place,
         };
@@ -127,7 +127,7 @@ pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
         "options",
     ] {
         if recorded[field] != asked[field] {
-            return Difference {
+            return RequestDifference {
                 agreeing: same * 2 + 1,
                 place: format!(
                     "`{field}`: it was {}, and is {}",
@@ -137,7 +137,7 @@ pub(super) fn difference(recorded: &Value, asked: &Value) -> Difference {
             };
         }
     }
-    Difference {
+    RequestDifference {
         agreeing: same * 2 + 1,
         place: "a part that an older version recorded differently".to_owned(),
     }

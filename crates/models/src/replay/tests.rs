@@ -45,7 +45,7 @@ const SCRIPT: &str = "answers:
 ";
 
 #[test]
-fn what_was_recorded_is_replayed_event_by_event() {
+fn a_recording_is_replayed_event_by_event() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("r.jsonl");
     let redactor = Redactor::new(["my-own-password", "sk-abcdefghijklmnopqrstuv"].map(Secret::new));
@@ -81,7 +81,7 @@ fn what_was_recorded_is_replayed_event_by_event() {
 }
 
 #[test]
-fn a_request_that_was_not_recorded_is_told_apart() {
+fn an_unrecorded_request_has_its_own_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("r.jsonl");
     let recorder = Recorder::new(scripted(folder.path(), SCRIPT), &path, Redactor::default());
@@ -89,14 +89,14 @@ fn a_request_that_was_not_recorded_is_told_apart() {
     let model = replay(&std::fs::read_to_string(&path).expect("a recording")).expect("one");
     let mut other = ChatRequest::prompt("hello");
     other.temperature = Some(0.5);
-    for (request, said) in [
+    for (request, reported) in [
         (ChatRequest::prompt("goodbye"), "message 1"),
         (other, "`temperature`: it was null, and is 0.5"),
     ] {
         let events = ask(&model, &request);
         let error = events[0].as_ref().expect_err("not recorded");
         assert_eq!(error.kind(), &ErrorKind::NotRecorded);
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(reported), "{error}");
     }
 }
 
@@ -118,8 +118,8 @@ fn half_a_line_is_passed_over_and_ended_by_the_next() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused() {
-    for (text, said) in [
+fn invalid_recordings_are_refused() {
+    for (text, reported) in [
         ("", "no exchange"),
         ("{}\n", "r.jsonl:1"),
         (
@@ -128,7 +128,7 @@ fn what_is_no_recording_is_refused() {
         ),
     ] {
         let error = replay(text).err().expect(text);
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(reported), "{error}");
     }
 }
 

@@ -26,10 +26,10 @@ pub(super) struct Script {
     /// Behaviour when the answers are used up.
     #[serde(default)]
     pub(super) at_end: AtEnd,
-    /// Which answers of a request are counted to find the next one.
+    /// Rule that counts earlier answers of a request to find the next one.
     #[serde(default)]
-    pub(super) count: Count,
-    pub(super) answers: Vec<Answer>,
+    pub(super) count: AnswerCounting,
+    pub(super) answers: Vec<ScriptedAnswer>,
 }
 
 fn everything() -> Capabilities {
@@ -53,10 +53,10 @@ pub(super) enum AtEnd {
     StartOver,
 }
 
-/// Which answers of a request are counted to find the next one.
+/// Rule that counts earlier answers of a request to find the next one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Count {
+pub(super) enum AnswerCounting {
     /// All of them.
     #[default]
     Conversation,
@@ -67,7 +67,7 @@ pub(super) enum Count {
 /// One scripted answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Answer {
+pub(super) struct ScriptedAnswer {
     /// The answer is used whenever this pattern matches the last message, and only then.
     #[serde(default)]
     pub(super) when: Option<Pattern>,
@@ -76,7 +76,7 @@ pub(super) struct Answer {
     #[serde(default)]
     pub(super) text: String,
     #[serde(default)]
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<ScriptedCall>,
     /// Token usage; one token per four bytes when not given.
     #[serde(default)]
     pub(super) usage: Option<Usage>,
@@ -93,7 +93,7 @@ pub(super) struct Answer {
     pub(super) first_delay_ms: Option<u64>,
     /// Failures that occur before the answer; each occurs once.
     #[serde(default)]
-    pub(super) failures: Vec<Failure>,
+    pub(super) failures: Vec<ScriptedFailure>,
 }
 
 const fn usual_chunk() -> usize {
@@ -103,7 +103,7 @@ const fn usual_chunk() -> usize {
 /// A tool call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Call {
+pub(super) struct ScriptedCall {
     #[serde(default)]
     pub(super) id: Option<String>,
     pub(super) name: String,
@@ -115,7 +115,7 @@ pub(super) struct Call {
     raw_arguments: Option<String>,
 }
 
-impl Call {
+impl ScriptedCall {
     /// Arguments as the model writes them.
     pub(super) fn text(&self) -> String {
         match (&self.raw_arguments, &self.arguments) {
@@ -129,7 +129,7 @@ impl Call {
 /// A simulated failure: a status, a cut, or silence.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Failure {
+pub(super) struct ScriptedFailure {
     /// HTTP status of the response; without any of the fields the call times out.
     #[serde(default)]
     pub(super) status: Option<u16>,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use self::file::{Answer, AtEnd, Count, Failure, Script};
+use self::file::{AnswerCounting, AtEnd, Script, ScriptedAnswer, ScriptedFailure};
 use crate::assemble::Assembler;
 use crate::error::{ErrorKind, ModelError};
 use crate::event::{Completion, StreamEvent, Usage};
@@ -25,9 +25,9 @@ use crate::retry::Backend;
 use crate::wire::kind_of_status;
 
 /// A model that answers from a file.
-pub(crate) struct ScriptedModel(Arc<Inner>);
+pub(crate) struct ScriptedModel(Arc<ScriptState>);
 
-struct Inner {
+struct ScriptState {
     name: ModelName,
     script: Script,
     price: Option<Price>,
@@ -40,7 +40,7 @@ impl ScriptedModel {
     /// Parses a script; `file` is its name in errors.
     pub(crate) fn read(name: &ModelName, file: &str, text: &str) -> Result<Self, ModelError> {
         let script = Script::read(file, text)?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ScriptState {
             name: name.clone(),
             price: script.price.as_ref().and_then(Price::read),
             script,
@@ -72,10 +72,10 @@ impl Backend for ScriptedModel {
     }
 }
 
-type Events = Outlet<Result<StreamEvent, ModelError>>;
+type EventOutlet = Outlet<Result<StreamEvent, ModelError>>;
 
-impl Inner {
-    async fn answer(&self, request: &ChatRequest, outlet: &Events) -> Result<(), ModelError> {
+impl ScriptState {
+    async fn answer(&self, request: &ChatRequest, outlet: &EventOutlet) -> Result<(), ModelError> {
         let (place, answer) = self.choose(request)?;
         let failure = self.next_failure(place, answer, request);
         if let Some(delay) = answer.first_delay_ms {
@@ -83,7 +83,7 @@ impl Inner {
         }
         let cut_after = match failure {
             None => None,
-            Some(Failure {
+            Some(ScriptedFailure {
                 cut_after: Some(cut_after),
                 ..
             }) => Some(*cut_after),
@@ -115,7 +115,7 @@ impl Inner {
     }
 
     /// Chooses the answer to a request, with its index in the file.
-    fn choose(&self, request: &ChatRequest) -> Result<(usize, &Answer), ModelError> {
+    fn choose(&self, request: &ChatRequest) -> Result<(usize, &ScriptedAnswer), ModelError> {
         let last = request
             .messages
             .last()
@@ -129,8 +129,8 @@ impl Inner {
         let is_question =
             |message: &Arc<ChatMessage>| matches!(**message, ChatMessage::User { .. });
         let from = match self.script.count {
-            Count::Conversation => 0,
-            Count::Turn => request.messages.iter().rposition(is_question).unwrap_or(0),
+            AnswerCounting::Conversation => 0,
+            AnswerCounting::Turn => request.messages.iter().rposition(is_question).unwrap_or(0),
         };
         let messages = &request.messages[from..];
         let counted = messages.windows(2).filter(|pair| {
@@ -142,7 +142,7 @@ impl Inner {
         if matches!(first, Some(ChatMessage::Assistant(_))) {
             number += 1;
         }
-        let ordered: Vec<(usize, &Answer)> = self
+        let ordered: Vec<(usize, &ScriptedAnswer)> = self
             .script
             .answers
             .iter()
@@ -165,7 +165,7 @@ impl Inner {
         })
     }
 
-    fn matching(&self, last: &str) -> Option<(usize, &Answer)> {
+    fn matching(&self, last: &str) -> Option<(usize, &ScriptedAnswer)> {
         let answers = self.script.answers.iter().enumerate();
         let mut patterned =
             answers.filter_map(|(place, answer)| Some((place, answer, answer.when.as_ref()?)));
@@ -176,9 +176,9 @@ impl Inner {
     fn next_failure<'a>(
         &self,
         place: usize,
-        answer: &'a Answer,
+        answer: &'a ScriptedAnswer,
         request: &ChatRequest,
-    ) -> Option<&'a Failure> {
+    ) -> Option<&'a ScriptedFailure> {
         let mut given = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = given.entry((place, request.answers())).or_default();
         let failure = answer.failures.get(*count)?;
@@ -186,7 +186,7 @@ impl Inner {
         Some(failure)
     }
 
-    fn failed(&self, failure: &Failure) -> ModelError {
+    fn failed(&self, failure: &ScriptedFailure) -> ModelError {
         let wait = failure
             .retry_after
             .and_then(|wait| Duration::try_from_secs_f64(wait).ok());
@@ -208,7 +208,7 @@ impl Inner {
         }
     }
 
-    fn events(&self, answer: &Answer, request: &ChatRequest) -> PreparedAnswer {
+    fn events(&self, answer: &ScriptedAnswer, request: &ChatRequest) -> PreparedAnswer {
         let mut made = Assembler::new(self.name.provider(), request.calls());
         let size = if request.stream {
             answer.chunk
@@ -283,7 +283,7 @@ fn message_text(message: &ChatMessage) -> Cow<'_, str> {
 }
 
 /// Length of that text in bytes.
-fn said_bytes(message: &Arc<ChatMessage>) -> usize {
+fn message_bytes(message: &Arc<ChatMessage>) -> usize {
     let joined = |texts: usize, bytes: usize| bytes + texts.saturating_sub(1);
     match message.as_ref() {
         ChatMessage::User { parts } => {
@@ -303,10 +303,10 @@ fn said_bytes(message: &Arc<ChatMessage>) -> usize {
 }
 
 /// Usage where the script gives none: one token per four bytes.
-fn estimated(answer: &Answer, request: &ChatRequest) -> Usage {
+fn estimated(answer: &ScriptedAnswer, request: &ChatRequest) -> Usage {
     let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
     let system: usize = request.system.iter().map(String::len).sum();
-    let messages: usize = request.messages.iter().map(said_bytes).sum();
+    let messages: usize = request.messages.iter().map(message_bytes).sum();
     let calls: usize = answer
         .calls
         .iter()

@@ -13,9 +13,9 @@ use crate::limits::{Limits, RetryPolicy};
 use crate::message::{ChatMessage, ToolResult};
 use crate::model::{Model, complete};
 use crate::request::ChatRequest;
-use crate::retry::Persistent;
+use crate::retry::RetryingModel;
 
-fn model(text: &str) -> Persistent {
+fn model(text: &str) -> RetryingModel {
     let name = "scripted/test.yaml".parse().expect("a name");
     let script = ScriptedModel::read(&name, "test.yaml", text).expect("a script");
     let policy = RetryPolicy {
@@ -26,7 +26,7 @@ fn model(text: &str) -> Persistent {
         total: Duration::from_secs(10),
         ..Limits::default()
     };
-    Persistent::new(Arc::new(script), limits, policy)
+    RetryingModel::new(Arc::new(script), limits, policy)
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -36,7 +36,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(work)
 }
 
-fn ask(model: &Persistent, request: &ChatRequest) -> Result<Completion, ModelError> {
+fn ask(model: &RetryingModel, request: &ChatRequest) -> Result<Completion, ModelError> {
     block_on(complete(model, request.clone(), CancellationToken::new()))
 }
 
@@ -64,7 +64,7 @@ fn answers_come_in_order_whatever_the_process_remembers() {
 }
 
 #[test]
-fn answers_are_counted_from_the_last_question_when_the_script_says_so() {
+fn a_script_can_count_answers_from_the_last_question() {
     let mut request = ChatRequest::prompt("a");
     let answer = || ChatMessage::Assistant(crate::AssistantMessage::default());
     request.messages.push(answer().into());
@@ -196,7 +196,7 @@ fn silence_ends_when_the_caller_stops_it() {
 
 #[test]
 fn a_wrong_script_is_refused_with_its_place() {
-    for (text, said) in [
+    for (text, reported) in [
         ("answers: []", "no `answers`"),
         ("{}", "answers"),
         (
@@ -221,7 +221,7 @@ fn a_wrong_script_is_refused_with_its_place() {
         let error = ScriptedModel::read(&name, "f.yaml", text)
             .err()
             .expect(text);
-        assert!(error.to_string().contains(said), "{text}: {error}");
+        assert!(error.to_string().contains(reported), "{text}: {error}");
         assert_eq!(error.kind(), &ErrorKind::MalformedFile);
     }
 }

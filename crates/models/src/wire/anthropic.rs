@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 use super::options::{ToolChoice, add_options, parallel_calls, stop_list};
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
+    DecodeError, Decoder, Target, arguments_object, base64, count, items, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
 use crate::frames::Frame;
-use crate::http::Call;
+use crate::http::HttpCall;
 use crate::message::{AssistantMessage, ChatMessage, Reasoning, ToolResult, UserPart};
 use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
 
-pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     // The output limit is mandatory.
     let limit = u64::from(target.largest_answer(request));
     let mut body = json!({
@@ -97,7 +97,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             add_options(&mut body, std::iter::once((name, value)));
         }
     }
-    let mut call = Call::new(target.versioned_url("v1", "messages"), &body);
+    let mut call = HttpCall::new(target.versioned_url("v1", "messages"), &body);
     call.headers.insert(
         HeaderName::from_static("anthropic-version"),
         HeaderValue::from_static("2023-06-01"),
@@ -228,8 +228,8 @@ fn result_content(result: &ToolResult) -> Value {
         return result.content.as_str().into();
     }
     // Empty text is rejected.
-    let is_said = !result.content.trim().is_empty();
-    let text = is_said.then(|| json!({"type": "text", "text": result.content}));
+    let has_text = !result.content.trim().is_empty();
+    let text = has_text.then(|| json!({"type": "text", "text": result.content}));
     let pictures = result.pictures.iter();
     let pictures = pictures.map(|picture| image_block(&picture.media_type, &picture.data));
     text.into_iter().chain(pictures).collect()
@@ -319,17 +319,17 @@ enum Block {
 
 /// Parses answers.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct AnthropicDecoder {
     /// Open blocks with the provider's index.
     blocks: Vec<(u64, Block)>,
     stop: Option<StopReason>,
 }
 
-impl Decoder for Reader {
-    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+impl Decoder for AnthropicDecoder {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), DecodeError> {
         let value = parse(&frame.data)?;
         match text(&value, "/type") {
-            "error" => return Err(Fault::Reported(value)),
+            "error" => return Err(DecodeError::Reported(value)),
             "message_start" => usage(&value["message"]["usage"], answer),
             "content_block_start" => {
                 let index = count(&value, "/index");
@@ -355,12 +355,14 @@ impl Decoder for Reader {
         Ok(())
     }
 
-    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), DecodeError> {
         if text(body, "/type") == "error" {
-            return Err(Fault::Reported(body.clone()));
+            return Err(DecodeError::Reported(body.clone()));
         }
         if !body["content"].is_array() {
-            return Err(Fault::Malformed("the response has no `content`".to_owned()));
+            return Err(DecodeError::Malformed(
+                "the response has no `content`".to_owned(),
+            ));
         }
         for block in items(body, "/content") {
             if let Block::Call(index) = begin(block, answer) {
@@ -375,7 +377,7 @@ impl Decoder for Reader {
     }
 }
 
-impl Reader {
+impl AnthropicDecoder {
     fn delta(&self, value: &Value, answer: &mut Assembler) {
         let delta = &value["delta"];
         match text(delta, "/type") {

@@ -14,29 +14,29 @@ use crate::redact::Redactor;
 const LONGEST_MESSAGE: usize = 600;
 
 /// A failure as received: a status and body, or an event in the middle of a stream.
-pub(crate) struct Reply<'a> {
+pub(crate) struct ErrorReply<'a> {
     pub(crate) status: Option<u16>,
     pub(crate) headers: Option<&'a HeaderMap>,
     pub(crate) body: Value,
 }
 
 /// Converts a failed response into an error.
-pub(crate) fn failure(target: &Target, reply: &Reply<'_>, redactor: &Redactor) -> ModelError {
+pub(crate) fn failure(target: &Target, reply: &ErrorReply<'_>, redactor: &Redactor) -> ModelError {
     let message = message(&reply.body);
     let asked = asked_pause(reply.headers);
     let kind = kind(reply, &message, asked);
-    let said: String = redactor
+    let printed: String = redactor
         .text(&message)
         .chars()
         .take(LONGEST_MESSAGE)
         .collect();
-    let status = reply.status.filter(|_| said.is_empty());
-    let said = match status {
+    let status = reply.status.filter(|_| printed.is_empty());
+    let printed = match status {
         Some(status) => format!("the provider answered with status {status}"),
-        None if said.is_empty() => "the provider reported a failure".to_owned(),
-        None => said,
+        None if printed.is_empty() => "the provider reported a failure".to_owned(),
+        None => printed,
     };
-    let error = target.error(kind, said).with_retry_after(asked);
+    let error = target.error(kind, printed).with_retry_after(asked);
     match reply.status {
         Some(status) => error.with_status(status),
         None => error,
@@ -68,7 +68,7 @@ fn message(body: &Value) -> String {
     }
 }
 
-fn kind(reply: &Reply<'_>, message: &str, retry_after: Option<Duration>) -> ErrorKind {
+fn kind(reply: &ErrorReply<'_>, message: &str, retry_after: Option<Duration>) -> ErrorKind {
     let body = &reply.body;
     let body = body
         .as_array()

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::options::{ToolChoice, add_options, stop_list};
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
+    DecodeError, Decoder, Target, arguments_object, base64, count, items, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
 use crate::frames::Frame;
-use crate::http::Call;
+use crate::http::HttpCall;
 use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::price::Thinking;
 use crate::request::{ChatRequest, ReasoningEffort};
@@ -23,7 +23,7 @@ const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 /// Maximum number of stop sequences.
 const MOST_STOPS: usize = 5;
 
-pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     let mut body = json!({"contents": contents(target, request)});
     if !request.system.is_empty() {
         let parts: Value = request
@@ -106,7 +106,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     if request.stream {
         url.query_pairs_mut().append_pair("alt", "sse");
     }
-    let mut call = Call::new(url, &body);
+    let mut call = HttpCall::new(url, &body);
     if let Some(key) = &target.key {
         call.authorise(
             &target.name,
@@ -201,23 +201,23 @@ fn assistant(target: &Target, answer: &AssistantMessage) -> Value {
 }
 
 /// Parses answers. A streamed answer is a sequence of documents in the format of a complete one.
-pub(super) struct Reader;
+pub(super) struct GeminiDecoder;
 
-impl Decoder for Reader {
-    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+impl Decoder for GeminiDecoder {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), DecodeError> {
         self.whole(&parse(&frame.data)?, answer)
     }
 
-    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), DecodeError> {
         if body.get("error").is_some() {
-            return Err(Fault::Reported(body.clone()));
+            return Err(DecodeError::Reported(body.clone()));
         }
         if let Some(reason) = body
             .pointer("/promptFeedback/blockReason")
             .and_then(Value::as_str)
         {
             let message = format!("the provider blocked the request: {reason}");
-            return Err(Fault::Reported(
+            return Err(DecodeError::Reported(
                 json!({"error": {"type": "content_filter", "message": message}}),
             ));
         }
@@ -268,11 +268,11 @@ fn read_part(part: &Value, answer: &mut Assembler) {
         }
         return;
     }
-    let said = text(part, "/text");
+    let reported = text(part, "/text");
     if part["thought"].as_bool() == Some(true) {
-        answer.reasoning(said);
+        answer.reasoning(reported);
     } else {
-        answer.text(said);
+        answer.text(reported);
     }
     if let Some(signature) = signature {
         answer.end_reasoning();

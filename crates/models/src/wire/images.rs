@@ -293,7 +293,7 @@ mod tests {
     use super::dimensions;
 
     #[test]
-    fn the_head_of_a_picture_tells_its_size() {
+    fn image_sizes_are_read_from_headers() {
         let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x1f\x41\0\0\0\x02";
         assert_eq!(dimensions(png), Some((8001, 2)));
         assert_eq!(dimensions(b"GIF89a\x02\x01\x03\x00"), Some((258, 3)));

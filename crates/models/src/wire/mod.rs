@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub(crate) use self::conversation::ToolNames;
-pub(crate) use self::failure::{Reply, failure, kind_of_status};
+pub(crate) use self::failure::{ErrorReply, failure, kind_of_status};
 pub use self::schema::drop_optional_nulls;
 use crate::assemble::Assembler;
 use crate::error::{ErrorKind, ModelError};
 use crate::frames::{Frame, Framing};
-use crate::http::Call;
+use crate::http::HttpCall;
 use crate::message::{ToolCall, ToolResult, UserPart};
 use crate::model::{Capabilities, Estimate, estimated_tokens};
 use crate::name::ModelName;
@@ -39,7 +39,6 @@ use crate::secret::Secret;
 pub enum Protocol {
     /// OpenAI Chat Completions, which most other providers support too.
     OpenaiChat,
-    /// OpenAI Responses.
     OpenaiResponses,
     /// Anthropic Messages.
     Anthropic,
@@ -171,7 +170,7 @@ pub(crate) fn write(
     target: &Target,
     request: &ChatRequest,
     names: &ToolNames,
-) -> Result<Call, ModelError> {
+) -> Result<HttpCall, ModelError> {
     let mut request = conversation::accepted(target, request, names);
     let mut call = loop {
         let call = match target.protocol {
@@ -201,10 +200,10 @@ pub(crate) fn write(
 /// Parses an answer, event by event or as a whole.
 pub(crate) trait Decoder: Send {
     /// Parses one event of a streamed answer.
-    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault>;
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), DecodeError>;
 
     /// Parses an answer that came as one document.
-    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault>;
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), DecodeError>;
 
     /// Called when the stream ended regularly.
     fn end(&mut self, _answer: &mut Assembler) {}
@@ -217,7 +216,7 @@ pub(crate) trait Decoder: Send {
 
 /// Errors of a decoder.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum DecodeError {
     /// The provider reports a failure; the value describes it.
     Reported(Value),
     /// The data is not an answer.
@@ -227,21 +226,27 @@ pub(crate) enum Fault {
 /// Framing and decoder of a target's protocol.
 pub(crate) fn decoder(target: &Target) -> (Framing, Box<dyn Decoder>) {
     match target.protocol {
-        Protocol::OpenaiChat => (Framing::Events, Box::new(openai_chat::Reader::default())),
+        Protocol::OpenaiChat => (
+            Framing::Events,
+            Box::new(openai_chat::ChatDecoder::default()),
+        ),
         Protocol::OpenaiResponses => (
             Framing::Events,
-            Box::new(openai_responses::Reader::default()),
+            Box::new(openai_responses::ResponsesDecoder::default()),
         ),
-        Protocol::Anthropic => (Framing::Events, Box::new(anthropic::Reader::default())),
-        Protocol::Gemini => (Framing::Events, Box::new(gemini::Reader)),
-        Protocol::Ollama => (Framing::Lines, Box::new(ollama::Reader)),
+        Protocol::Anthropic => (
+            Framing::Events,
+            Box::new(anthropic::AnthropicDecoder::default()),
+        ),
+        Protocol::Gemini => (Framing::Events, Box::new(gemini::GeminiDecoder)),
+        Protocol::Ollama => (Framing::Lines, Box::new(ollama::OllamaDecoder)),
     }
 }
 
-fn parse(data: &str) -> Result<Value, Fault> {
+fn parse(data: &str) -> Result<Value, DecodeError> {
     serde_json::from_str(data).map_err(|error| {
         let beginning: String = data.chars().take(80).collect();
-        Fault::Malformed(format!("an event is not JSON ({error}): {beginning}"))
+        DecodeError::Malformed(format!("an event is not JSON ({error}): {beginning}"))
     })
 }
 

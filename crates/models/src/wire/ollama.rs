@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::options::add_options;
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, arguments_object, base64, count, items, parse, pictures, text,
+    DecodeError, Decoder, Target, arguments_object, base64, count, items, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
 use crate::frames::Frame;
-use crate::http::Call;
+use crate::http::HttpCall;
 use crate::message::{ChatMessage, UserPart};
 use crate::model::{Estimate, estimated_tokens};
 use crate::request::{ChatRequest, ReasoningEffort};
@@ -23,7 +23,7 @@ const SMALLEST_CONTEXT: u64 = 8192;
 /// Number of context tokens kept free for the answer.
 const ROOM_FOR_ANSWER: u64 = 4096;
 
-pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     let mut body = json!({
         "model": target.name.model(),
         "messages": messages(target, request),
@@ -67,7 +67,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             body["think"] = thinks.into();
         }
     }
-    let mut call = Call::new(target.url("api/chat"), &body);
+    let mut call = HttpCall::new(target.url("api/chat"), &body);
     if let Some(key) = &target.key {
         call.authorise(&target.name, AUTHORIZATION, "Bearer ", key)?;
     }
@@ -152,20 +152,20 @@ fn messages(target: &Target, request: &ChatRequest) -> Value {
 }
 
 fn user(parts: &[UserPart]) -> Value {
-    let mut said = String::new();
+    let mut reported = String::new();
     let mut images = Vec::new();
     for part in parts {
         match part {
             UserPart::Text(text) => {
-                if !said.is_empty() {
-                    said.push('\n');
+                if !reported.is_empty() {
+                    reported.push('\n');
                 }
-                said.push_str(text);
+                reported.push_str(text);
             }
             UserPart::Image { data, .. } => images.push(base64(data)),
         }
     }
-    let mut message = json!({"role": "user", "content": said});
+    let mut message = json!({"role": "user", "content": reported});
     if !images.is_empty() {
         message["images"] = images.into();
     }
@@ -173,16 +173,16 @@ fn user(parts: &[UserPart]) -> Value {
 }
 
 /// Parses answers. A streamed answer is a sequence of documents in the format of a complete one.
-pub(super) struct Reader;
+pub(super) struct OllamaDecoder;
 
-impl Decoder for Reader {
-    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+impl Decoder for OllamaDecoder {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), DecodeError> {
         self.whole(&parse(&frame.data)?, answer)
     }
 
-    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), DecodeError> {
         if body.get("error").is_some() {
-            return Err(Fault::Reported(body.clone()));
+            return Err(DecodeError::Reported(body.clone()));
         }
         let message = &body["message"];
         answer.reasoning(text(message, "/thinking"));

@@ -8,21 +8,21 @@ use sha2::{Digest, Sha256};
 use super::options::{ToolChoice, add_options, parallel_calls, stop_list};
 use super::schema::answer_format;
 use super::{
-    Decoder, Dialect, Fault, Target, arguments_text, base64, count, effort_word, items,
+    DecodeError, Decoder, Dialect, Target, arguments_text, base64, count, effort_word, items,
     needs_responses, parse, pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
 use crate::frames::Frame;
-use crate::http::Call;
+use crate::http::HttpCall;
 use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::request::ChatRequest;
 
 /// Maximum number of stop sequences.
 const MOST_STOPS: usize = 4;
 
-pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     let mut body = json!({
         "model": target.name.model(),
         "messages": messages(target, request),
@@ -107,7 +107,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
     } else {
         target.url("chat/completions")
     };
-    let mut call = Call::new(url, &body);
+    let mut call = HttpCall::new(url, &body);
     if let Some(key) = &target.key {
         if target.dialect == Dialect::Azure {
             call.authorise(&target.name, HeaderName::from_static("api-key"), "", key)?;
@@ -235,14 +235,14 @@ fn call_id(target: &Target, id: &str) -> String {
 
 /// Parses answers.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct ChatDecoder {
     /// The provider's index of each call, by our index.
     indices: Vec<u64>,
     stop: Option<StopReason>,
 }
 
-impl Decoder for Reader {
-    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+impl Decoder for ChatDecoder {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), DecodeError> {
         if frame.data.trim() == "[DONE]" {
             // Some servers end without a stop reason.
             answer.stop(self.stop.take().unwrap_or(StopReason::EndTurn));
@@ -262,10 +262,12 @@ impl Decoder for Reader {
         Ok(())
     }
 
-    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), DecodeError> {
         check(body)?;
         let Some(choice) = items(body, "/choices").first() else {
-            return Err(Fault::Malformed("the response has no `choices`".to_owned()));
+            return Err(DecodeError::Malformed(
+                "the response has no `choices`".to_owned(),
+            ));
         };
         let message = &choice["message"];
         read_text(message, answer);
@@ -325,7 +327,7 @@ fn read_text(message: &Value, answer: &mut Assembler) {
     }
 }
 
-impl Reader {
+impl ChatDecoder {
     fn call_delta(&mut self, delta: &Value, answer: &mut Assembler) {
         let id = delta["id"].as_str().filter(|id| !id.is_empty());
         let name = text(delta, "/function/name");
@@ -372,9 +374,9 @@ fn arguments(value: &Value) -> String {
     }
 }
 
-fn check(value: &Value) -> Result<(), Fault> {
+fn check(value: &Value) -> Result<(), DecodeError> {
     match value.get("error") {
-        Some(error) if !error.is_null() => Err(Fault::Reported(value.clone())),
+        Some(error) if !error.is_null() => Err(DecodeError::Reported(value.clone())),
         _ => Ok(()),
     }
 }

@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 use super::options::{ToolChoice, add_options, parallel_calls};
 use super::schema::answer_format;
 use super::{
-    Decoder, Fault, Target, arguments_text, base64, count, effort_word, items, parse, pictures,
-    text,
+    DecodeError, Decoder, Target, arguments_text, base64, count, effort_word, items, parse,
+    pictures, text,
 };
 use crate::assemble::Assembler;
 use crate::error::ModelError;
 use crate::event::StopReason;
 use crate::frames::Frame;
-use crate::http::Call;
+use crate::http::HttpCall;
 use crate::message::{AssistantMessage, ChatMessage, UserPart};
 use crate::request::ChatRequest;
 
 /// Minimum output token limit that the API accepts.
 const LEAST_OUTPUT: u32 = 16;
 
-pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, ModelError> {
+pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, ModelError> {
     let mut body = json!({
         "model": target.name.model(),
         "input": input(target, request),
@@ -70,7 +70,7 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<Call, Mode
             body["reasoning"]["effort"] = word.into();
         }
     }
-    let mut call = Call::new(target.url("responses"), &body);
+    let mut call = HttpCall::new(target.url("responses"), &body);
     if let Some(key) = &target.key {
         call.authorise(&target.name, AUTHORIZATION, "Bearer ", key)?;
     }
@@ -129,12 +129,12 @@ fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>)
                 Some((found.after_calls, found.seal.clone().filter(|_| !is_last)?))
             })
     };
-    let mut is_said = answer.text.is_empty();
+    let mut is_text_added = answer.text.is_empty();
     let mut say = |items: &mut Vec<Value>| {
-        if !is_said {
+        if !is_text_added {
             let content = json!([{"type": "output_text", "text": answer.text}]);
             items.push(json!({"type": "message", "role": "assistant", "content": content}));
-            is_said = true;
+            is_text_added = true;
         }
     };
     items.extend(
@@ -162,7 +162,7 @@ fn assistant(target: &Target, answer: &AssistantMessage, items: &mut Vec<Value>)
 
 /// Parses answers.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct ResponsesDecoder {
     /// Started calls: the provider's index and our index.
     calls: Vec<(u64, usize)>,
     /// Messages whose text was received, by the provider's index.
@@ -171,11 +171,11 @@ pub(super) struct Reader {
     thoughts: Vec<u64>,
 }
 
-impl Decoder for Reader {
-    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), Fault> {
+impl Decoder for ResponsesDecoder {
+    fn event(&mut self, frame: &Frame, answer: &mut Assembler) -> Result<(), DecodeError> {
         let value = parse(&frame.data)?;
         match text(&value, "/type") {
-            "error" | "response.failed" => return Err(Fault::Reported(value)),
+            "error" | "response.failed" => return Err(DecodeError::Reported(value)),
             "response.output_text.delta" | "response.refusal.delta" => {
                 note(&mut self.messages, &value);
                 answer.text(text(&value, "/delta"));
@@ -204,12 +204,14 @@ impl Decoder for Reader {
         Ok(())
     }
 
-    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), Fault> {
+    fn whole(&mut self, body: &Value, answer: &mut Assembler) -> Result<(), DecodeError> {
         if body.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Fault::Reported(body.clone()));
+            return Err(DecodeError::Reported(body.clone()));
         }
         if !body["output"].is_array() {
-            return Err(Fault::Malformed("the response has no `output`".to_owned()));
+            return Err(DecodeError::Malformed(
+                "the response has no `output`".to_owned(),
+            ));
         }
         for item in items(body, "/output") {
             match text(item, "/type") {
@@ -227,7 +229,7 @@ impl Decoder for Reader {
     }
 }
 
-impl Reader {
+impl ResponsesDecoder {
     fn place(&self, value: &Value) -> Option<usize> {
         let index = count(value, "/output_index");
         let known = self.calls.iter().find(|(known, _)| *known == index);

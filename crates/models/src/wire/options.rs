@@ -101,10 +101,10 @@ pub(super) fn stop_list(value: &Value, most: usize) -> Option<Value> {
         other => vec![other],
     };
     // Anthropic rejects whitespace alone, and an empty stop sequence is meaningless.
-    let is_said = |text: &&Value| text.as_str().is_some_and(|text| !text.trim().is_empty());
+    let has_text = |text: &&Value| text.as_str().is_some_and(|text| !text.trim().is_empty());
     let texts: Vec<Value> = texts
         .into_iter()
-        .filter(is_said)
+        .filter(has_text)
         .take(most)
         .cloned()
         .collect();

@@ -109,7 +109,7 @@ fn task(state: &str, text: &str) -> Value {
         "status": {"state": state, "message": {"role": "ROLE_AGENT", "parts": [{"text": text}]}}}})
 }
 
-fn piece(text: &str, is_appended: bool) -> Value {
+fn artifact_event(text: &str, is_appended: bool) -> Value {
     json!({"artifactUpdate": {"taskId": "task-1", "contextId": "context-1", "append": is_appended,
         "artifact": {"artifactId": "a", "parts": [{"text": text}]}}})
 }
@@ -140,22 +140,25 @@ fn an_answer_comes_piece_by_piece_and_the_task_is_noted_first() {
             task("TASK_STATE_SUBMITTED", ""),
             json!({"statusUpdate": {"taskId": "task-1", "contextId": "context-1",
                 "status": {"state": "TASK_STATE_WORKING", "message": {"parts": [{"text": "reading"}]}}}}),
-            piece("Hello", false),
-            piece(" there", true),
+            artifact_event("Hello", false),
+            artifact_event(" there", true),
             status("TASK_STATE_COMPLETED"),
         ])
     });
     let mut request = ChatRequest::prompt("hi");
     request.key = Some("turn-1".to_owned());
-    let heard = events(&*open(&server), request);
+    let received_events = events(&*open(&server), request);
     assert!(
-        matches!(&heard[0], Ok(StreamEvent::Noted(note)) if note["task"] == "task-1"),
-        "{heard:?}"
+        matches!(&received_events[0], Ok(StreamEvent::Noted(note)) if note["task"] == "task-1"),
+        "{received_events:?}"
     );
-    assert_eq!(heard[1], Ok(StreamEvent::Reasoning("reading\n".to_owned())));
-    assert_eq!(streamed_text(&heard), "Hello there");
-    let Some(Ok(StreamEvent::Finished(whole))) = heard.last() else {
-        panic!("{heard:?}");
+    assert_eq!(
+        received_events[1],
+        Ok(StreamEvent::Reasoning("reading\n".to_owned()))
+    );
+    assert_eq!(streamed_text(&received_events), "Hello there");
+    let Some(Ok(StreamEvent::Finished(whole))) = received_events.last() else {
+        panic!("{received_events:?}");
     };
     assert_eq!(whole.message.text, "Hello there");
     assert_eq!(whole.model.to_string(), "a2a/acme/helper");
@@ -205,8 +208,8 @@ fn http_and_json_without_rpc_and_a_direct_message_are_understood() {
             return Response::json(200, &card.to_string());
         }
         assert_eq!(request.path, "/rest/acme/message:send");
-        let said = request.json()["message"]["parts"][0]["text"].clone();
-        let message = json!({"message": {"messageId": "m", "contextId": "c", "role": "ROLE_AGENT", "parts": [{"text": said}]}});
+        let reported = request.json()["message"]["parts"][0]["text"].clone();
+        let message = json!({"message": {"messageId": "m", "contextId": "c", "role": "ROLE_AGENT", "parts": [{"text": reported}]}});
         Response::json(200, &message.to_string())
     });
     let answer = ask(&*open(&server), ChatRequest::prompt("echo")).expect("an answer");
@@ -214,7 +217,7 @@ fn http_and_json_without_rpc_and_a_direct_message_are_understood() {
 }
 
 #[test]
-fn the_version_before_is_spoken_with_agents_that_know_no_other() {
+fn the_previous_version_is_used_with_older_agents() {
     let server = ModelServer::answering(|request| {
         if request.path == "/.well-known/agent-card.json" {
             return Response::json(404, "{}");
@@ -252,7 +255,7 @@ fn next(first: AssistantMessage, then: ChatMessage) -> ChatRequest {
 }
 
 #[test]
-fn a_conversation_goes_on_in_its_context() {
+fn a_conversation_continues_in_its_context() {
     let server = agent(false, |_, params| {
         let context = params["message"]["contextId"].as_str().unwrap_or("made");
         result(&json!({"message": {"contextId": context, "parts": [{"text": "ok"}]}}))
@@ -268,12 +271,12 @@ fn a_conversation_goes_on_in_its_context() {
 }
 
 #[test]
-fn what_the_agent_asks_is_asked_of_a_person_and_answered_in_the_same_task() {
+fn a_question_of_the_agent_is_answered_by_the_user_in_the_same_task() {
     let server = agent(true, |_, params| {
         if params["message"]["taskId"] == "task-1" {
             return stream(&[
                 task("TASK_STATE_WORKING", ""),
-                piece("blue it is", false),
+                artifact_event("blue it is", false),
                 status("TASK_STATE_COMPLETED"),
             ]);
         }
@@ -315,7 +318,7 @@ fn a_question_that_was_sent_before_is_not_sent_twice() {
         "GetTask" => result(&task("TASK_STATE_WORKING", "")["task"]),
         "SubscribeToTask" => stream(&[
             task("TASK_STATE_WORKING", ""),
-            piece("found once more", false),
+            artifact_event("found once more", false),
             status("TASK_STATE_COMPLETED"),
         ]),
         other => panic!("{other} is not needed"),
@@ -328,7 +331,7 @@ fn a_question_that_was_sent_before_is_not_sent_twice() {
 }
 
 #[test]
-fn what_was_cancelled_or_forgotten_meanwhile_is_asked_anew() {
+fn a_cancelled_or_forgotten_task_is_sent_again() {
     let cancelled = agent(false, |method, _| match method {
         "GetTask" => result(&task("TASK_STATE_CANCELED", "")["task"]),
         _ => result(&json!({"message": {"parts": [{"text": "anew"}]}})),
@@ -349,19 +352,21 @@ fn what_was_cancelled_or_forgotten_meanwhile_is_asked_anew() {
 }
 
 #[test]
-fn a_stream_that_is_cut_is_gone_on_with() {
+fn an_interrupted_stream_is_resumed() {
     let server = agent(true, |method, _| match method {
-        "SendStreamingMessage" => {
-            stream(&[task("TASK_STATE_WORKING", ""), piece("half", false)]).then(Step::Cut)
-        }
+        "SendStreamingMessage" => stream(&[
+            task("TASK_STATE_WORKING", ""),
+            artifact_event("half", false),
+        ])
+        .then(Step::Cut),
         "SubscribeToTask" => refusal(-32004, "no"),
         _ => result(
             &json!({"id": "task-1", "contextId": "context-1", "status": {"state": "TASK_STATE_COMPLETED"},
                 "artifacts": [{"artifactId": "a", "parts": [{"text": "half and whole"}]}]}),
         ),
     });
-    let heard = events(&*open(&server), ChatRequest::prompt("hi"));
-    assert_eq!(streamed_text(&heard), "half and whole");
+    let received_events = events(&*open(&server), ChatRequest::prompt("hi"));
+    assert_eq!(streamed_text(&received_events), "half and whole");
 }
 
 #[test]
@@ -381,7 +386,7 @@ fn tasks_that_come_to_no_good_end_are_errors() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_that_says_so() {
+fn unreadable_responses_are_errors() {
     let no_json = ModelServer::answering(|_| Response::json(200, "<html>"));
     let no_card = ModelServer::answering(|_| Response::json(404, ""));
     let no_use = ModelServer::answering(|_| Response::json(200, "{\"name\": \"x\"}"));
@@ -405,7 +410,7 @@ fn what_cannot_be_read_is_an_error_that_says_so() {
 }
 
 #[test]
-fn statuses_and_refusals_mean_what_they_say() {
+fn statuses_and_refusals_map_to_errors() {
     for (status, code) in [
         (401, Code::ModelKeyRefused),
         (403, Code::ModelKeyRefused),
@@ -433,7 +438,7 @@ fn statuses_and_refusals_mean_what_they_say() {
 }
 
 #[test]
-fn what_is_too_large_is_not_read_to_its_end() {
+fn reading_stops_at_the_size_limit() {
     let large = agent(true, |_, _| {
         Response::events([""; 0]).then(Step::Endless(vec![b'x'; 1 << 16]))
     });
@@ -448,7 +453,7 @@ fn what_is_too_large_is_not_read_to_its_end() {
 }
 
 #[test]
-fn an_agent_that_hangs_is_given_up() {
+fn a_hanging_agent_times_out() {
     let server = agent(true, |method, _| match method {
         "CancelTask" => result(&task("TASK_STATE_CANCELED", "")["task"]),
         _ => stream(&[task("TASK_STATE_WORKING", "")]).then(Step::Hang),
@@ -467,7 +472,7 @@ fn an_agent_that_hangs_is_given_up() {
 }
 
 #[test]
-fn who_cancels_here_cancels_there() {
+fn cancelling_a_call_cancels_the_remote_task() {
     let (reached, waits) = mpsc::channel();
     let server = agent(true, move |method, _| match method {
         "CancelTask" => result(&task("TASK_STATE_CANCELED", "")["task"]),
@@ -478,7 +483,7 @@ fn who_cancels_here_cancels_there() {
     let model = open(&server);
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
-    let heard: Vec<_> = runtime().block_on(async {
+    let received_events: Vec<_> = runtime().block_on(async {
         let mut stream = model.stream(ChatRequest::prompt("hi"), cancel);
         let noted = stream.next().await;
         waits.recv().expect("the agent works");
@@ -486,7 +491,7 @@ fn who_cancels_here_cancels_there() {
         let rest: Vec<_> = stream.collect().await;
         noted.into_iter().chain(rest).collect()
     });
-    let error = heard
+    let error = received_events
         .last()
         .expect("an event")
         .as_ref()
@@ -520,18 +525,21 @@ fn private_addresses_are_called_only_when_allowed() {
 #[test]
 fn the_token_goes_to_the_agent_and_nowhere_else() {
     let server = agent(false, |_, params| {
-        let said = params["message"]["parts"][0]["text"]
+        let reported = params["message"]["parts"][0]["text"]
             .as_str()
             .unwrap_or_default();
         result(
-            &json!({"message": {"contextId": "c", "parts": [{"text": format!("{said}: {TOKEN}")}]}}),
+            &json!({"message": {"contextId": "c", "parts": [{"text": format!("{reported}: {TOKEN}")}]}}),
         )
     });
     let mut agent_file = remote(&server.url());
     agent_file.token_variable = Some("A2A_TOKEN".to_owned());
-    let heard = events(&*open_as(&agent_file), ChatRequest::prompt("your token"));
-    assert!(!format!("{heard:?}").contains(TOKEN), "{heard:?}");
-    assert!(streamed_text(&heard).contains("[REDACTED]"));
+    let received_events = events(&*open_as(&agent_file), ChatRequest::prompt("your token"));
+    assert!(
+        !format!("{received_events:?}").contains(TOKEN),
+        "{received_events:?}"
+    );
+    assert!(streamed_text(&received_events).contains("[REDACTED]"));
     let last = server.received().pop().expect("a request");
     let bearer = format!("Bearer {TOKEN}");
     assert_eq!(last.header("authorization"), Some(bearer.as_str()));

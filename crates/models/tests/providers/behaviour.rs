@@ -161,7 +161,7 @@ fn defect_5681_each_failure_has_its_kind_and_only_transient_ones_are_retried() {
 }
 
 #[test]
-fn a_provider_that_is_not_there_is_unreachable() {
+fn a_missing_provider_is_unreachable() {
     let server = ModelServer::start(Vec::new());
     let model = open(&server, NAMES[0]);
     drop(server);
@@ -175,7 +175,7 @@ fn a_provider_that_is_not_there_is_unreachable() {
 
 /// The TLS client is created and used; there is no TLS at the other end.
 #[test]
-fn a_provider_without_tls_is_not_spoken_to_as_if_it_had() {
+fn a_plain_http_provider_fails_the_tls_handshake() {
     let server = ModelServer::start(Vec::new());
     let url = server.url().replace("http://", "https://");
     let lookup = move |name: &str| (name == "OPENAI_BASE_URL").then(|| url.clone());

@@ -36,7 +36,7 @@ fn a_text_comes_piece_by_piece_with_usage_and_cost() {
 }
 
 #[test]
-fn parallel_calls_are_told_apart_and_malformed_arguments_are_kept() {
+fn parallel_calls_are_separated_and_malformed_arguments_are_kept() {
     let calls = [
         ("c1", "read", "{\"path\": \"a\"}"),
         ("c2", "read", "{\"path\": \"ü"),
@@ -163,7 +163,7 @@ fn a_whole_answer_is_read_whether_it_was_asked_for_or_not() {
 }
 
 #[test]
-fn everything_a_request_can_hold_is_sent() {
+fn all_request_fields_are_sent() {
     let server = ModelServer::start(vec![openai::text(&["ok"])]);
     let mut request = with_tools("look");
     request.messages = vec![
@@ -212,7 +212,7 @@ fn everything_a_request_can_hold_is_sent() {
 }
 
 #[test]
-fn a_stream_without_done_is_whole_when_it_says_why_it_ended() {
+fn a_stream_without_done_is_complete_with_a_finish_reason() {
     let mut response = openai::text(&["Hi"]);
     response.steps.pop();
     let server = ModelServer::start(vec![response]);
@@ -253,7 +253,7 @@ fn deepseek_gets_its_thoughts_back_while_tools_are_called() {
 }
 
 #[test]
-fn openrouter_keeps_details_of_reasoning_and_tells_the_cost() {
+fn openrouter_keeps_reasoning_details_and_reports_the_cost() {
     let detail = json!({"type": "reasoning.encrypted", "data": "abc"});
     let mut response = openai::streamed(
         vec![
@@ -325,7 +325,7 @@ fn mistral_gets_ids_it_accepts() {
 }
 
 #[test]
-fn an_answer_of_another_kind_is_no_answer() {
+fn an_answer_of_another_kind_is_not_an_answer() {
     for response in [
         Response::json(200, "{}"),
         Response::json(200, "<html>"),
@@ -343,7 +343,7 @@ fn an_answer_of_another_kind_is_no_answer() {
 }
 
 #[test]
-fn a_cost_that_nobody_counted_is_not_nothing() {
+fn an_unreported_cost_is_not_zero() {
     let delta = json!({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]});
     let whole = json!({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0}});
@@ -360,7 +360,7 @@ fn a_cost_that_nobody_counted_is_not_nothing() {
 }
 
 #[test]
-fn a_web_page_is_no_answer_and_is_not_asked_for_again() {
+fn a_web_page_is_not_an_answer_and_is_not_asked_for_again() {
     let page = Response {
         headers: vec![("content-type".to_owned(), "text/html".to_owned())],
         ..Response::json(200, "<html>Log in</html>")

@@ -30,7 +30,7 @@ fn only_anthropic() -> ModelServer {
 }
 
 #[test]
-fn the_next_model_answers_and_says_so() {
+fn the_fallback_model_answers_and_is_reported() {
     let server = only_anthropic();
     let catalogue = chain(&server, &["groq/x", "anthropic/claude-sonnet-4-5"]);
     let model = catalogue
@@ -75,7 +75,7 @@ fn a_model_that_cannot_do_it_is_passed_over() {
 
 /// The user did not agree to have a conversation sent to another provider because of a table.
 #[test]
-fn who_was_asked_for_is_asked_whatever_is_known_of_it() {
+fn an_explicitly_requested_model_is_called_despite_missing_capabilities() {
     let server = ModelServer::answering(|_| openai::text(&["I see"]));
     let catalogue = chain(&server, &["anthropic/claude-sonnet-4-5"]);
     let name = "deepseek/deepseek-chat".parse().expect("a name");
@@ -131,7 +131,7 @@ fn an_answer_that_is_cut_restarts_with_the_next_model() {
 }
 
 #[test]
-fn when_all_fail_the_first_failure_leads_and_all_are_told() {
+fn the_first_failure_leads_and_all_failures_are_listed() {
     let server = ModelServer::answering(|_| Response::json(503, ""));
     let catalogue = chain(&server, &["groq/x", "together/y"]);
     let model = catalogue
@@ -154,7 +154,7 @@ fn open(options: CatalogueOptions, name: &str) -> Result<(), ModelError> {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why_and_what_to_do() {
+fn models_that_cannot_be_opened_report_reason_and_fix() {
     let lookup = |name: &str| match name {
         "GROQ_BASE_URL" => Some("ftp://user:hunter22@host".to_owned()),
         "GROQ_API_KEY" => Some(KEY.to_owned()),

@@ -87,7 +87,7 @@ fn gemini_streams_calls_and_gets_signatures_back() {
 }
 
 #[test]
-fn gemini_cut_or_blocked_is_no_answer() {
+fn a_cut_or_blocked_gemini_response_is_not_an_answer() {
     let half = Response::events([json!({"candidates": [{"content": {"parts": [{"text": "a"}]}}]})]);
     let blocked = Response::events([json!({"promptFeedback": {"blockReason": "SAFETY"}})]);
     for (response, kind) in [
@@ -244,7 +244,7 @@ fn responses_stream_calls_and_get_sealed_reasoning_back() {
 }
 
 #[test]
-fn failed_and_incomplete_responses_are_told_apart() {
+fn failed_and_incomplete_responses_have_distinct_errors() {
     let failed = json!({"type": "response.failed", "response": {"error": {
         "code": "context_length_exceeded", "message": "too long"}}});
     let server = ModelServer::start(vec![Response::events([failed])]);

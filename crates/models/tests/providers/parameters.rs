@@ -169,7 +169,7 @@ fn a_fallback_gets_a_limit_of_its_own() {
 }
 
 #[test]
-fn families_describe_models_that_nobody_described() {
+fn families_describe_models_without_an_entry() {
     let server = ModelServer::start(Vec::new());
     let catalogue = catalogue(&server);
     for (name, window, vision, reasoning) in [

@@ -499,7 +499,7 @@ fn ollama_is_asked_for_a_context_that_holds_the_request() {
 }
 
 #[test]
-fn refusals_for_length_are_told_apart_from_other_refusals() {
+fn refusals_for_length_have_their_own_error() {
     use cleveragents_testkit::model_server::Response;
     for message in [
         "input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, decrease input length",

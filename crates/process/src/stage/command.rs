@@ -3,7 +3,7 @@
 
 use super::filter::Sockets;
 use super::supervise::Supervisor;
-use super::{AtStep, FAILED, Problem, filter, restrict};
+use super::{AtStep, FAILED, StepFailure, filter, restrict};
 use crate::invocation::{Output, WhenMissing};
 use crate::outcome::{Enforcement, Layer, Namespace};
 use crate::system;
@@ -43,7 +43,7 @@ pub(super) fn become_it(
     held: &Supervisor,
 ) -> u8 {
     let report = match prepare(plan, files, writable, held) {
-        Err(Problem { step, errno }) => Report::NotStarted { step, errno },
+        Err(StepFailure { step, errno }) => Report::NotStarted { step, errno },
         Ok(enforced) if is_too_little(&enforced, plan.confinement.as_ref()) => {
             Report::Refused(enforced)
         }
@@ -67,7 +67,7 @@ fn prepare(
     files: Files,
     writable: &[PathBuf],
     held: &Supervisor,
-) -> Result<Enforcement, Problem> {
+) -> Result<Enforcement, StepFailure> {
     set_dumpable_behavior(DumpableBehavior::Dumpable).at("preparing it")?;
     // The command must not continue unsupervised.
     set_parent_process_death_signal(Some(Signal::KILL)).at("preparing it")?;

@@ -126,7 +126,7 @@ impl Sockets {
         }
     }
 
-    /// What refuses other sockets. No rule means every socket.
+    /// Rules that refuse other sockets. Without a rule, all are refused.
     fn rules(self) -> Result<Vec<SeccompRule>, BackendError> {
         Ok(match self {
             Self::Forbidden => Vec::new(),

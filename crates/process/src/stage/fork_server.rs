@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A forked first stage, and its pidfd.
-type Alive = (Pid, OwnedFd);
+type ForkedStage = (Pid, OwnedFd);
 
 /// Serves until the other end is closed.
 pub(super) fn serve() -> io::Result<u8> {
@@ -27,7 +27,7 @@ pub(super) fn serve() -> io::Result<u8> {
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     filter::prepare();
     let fork_server = getpid();
-    let mut stages: Vec<Alive> = Vec::new();
+    let mut stages: Vec<ForkedStage> = Vec::new();
     while let Some(control) = next(&requests, &mut stages)? {
         match system::fork() {
             Ok(Fork::Child) => {
@@ -65,7 +65,7 @@ fn refuse(requests: &OwnedFd, errno: i32) -> io::Result<()> {
 
 /// Returns the control socket of the next requested stage; `None` when no more requests can come. Reaps stages that end
 /// meanwhile.
-fn next(requests: &OwnedFd, stages: &mut Vec<Alive>) -> io::Result<Option<OwnedFd>> {
+fn next(requests: &OwnedFd, stages: &mut Vec<ForkedStage>) -> io::Result<Option<OwnedFd>> {
     loop {
         let mut watched = vec![PollFd::new(requests, PollFlags::IN)];
         let ends = stages.iter();

@@ -1,7 +1,7 @@
 //! Enters new namespaces: directly where permitted, otherwise through a user namespace that
 //! contains only the calling user, so that files created inside belong to that user.
 
-use super::{AtStep, Problem};
+use super::{AtStep, StepFailure};
 use crate::invocation::Isolation;
 use crate::outcome::{Layer, Namespace};
 use crate::system;
@@ -27,7 +27,7 @@ pub(super) fn raise_loopback(plan: &Plan, namespaces: &[Namespace]) -> Layer<()>
 }
 
 /// Enters the namespaces of the plan and returns them.
-pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, Problem> {
+pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, StepFailure> {
     let Some(confinement) = &plan.confinement else {
         return Ok(Vec::new());
     };
@@ -54,7 +54,7 @@ pub(super) fn enter(plan: &Plan) -> Result<Vec<Namespace>, Problem> {
     Ok(wanted)
 }
 
-fn enter_as_user(flags: UnshareFlags) -> Result<(), Problem> {
+fn enter_as_user(flags: UnshareFlags) -> Result<(), StepFailure> {
     let (user, group) = (geteuid(), getegid());
     system::unshare(flags | UnshareFlags::NEWUSER).at("making namespaces")?;
     // Without this the kernel accepts no group map; old kernels do not have the file.

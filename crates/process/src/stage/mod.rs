@@ -35,7 +35,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use supervise::Supervisor;
 use terminal::{Suspension, Terminal};
-use tree::Tree;
+use tree::ProcessTree;
 
 /// Exit code of a stage that failed. Only this crate sees it.
 const FAILED: u8 = 125;
@@ -53,12 +53,12 @@ pub fn stage_main(arguments: &[OsString]) -> Option<u8> {
 
 /// A failed step of a stage.
 #[derive(Debug)]
-struct Problem {
+struct StepFailure {
     step: String,
     errno: i32,
 }
 
-impl Problem {
+impl StepFailure {
     fn new(step: impl Into<String>, error: impl Into<io::Error>) -> Self {
         let errno = error
             .into()
@@ -73,17 +73,17 @@ impl Problem {
 
 /// Adds the name of the failed step.
 trait AtStep<T> {
-    fn at(self, step: &str) -> Result<T, Problem>;
+    fn at(self, step: &str) -> Result<T, StepFailure>;
 }
 
 impl<T, E: Into<io::Error>> AtStep<T> for Result<T, E> {
-    fn at(self, step: &str) -> Result<T, Problem> {
-        self.map_err(|error| Problem::new(step, error))
+    fn at(self, step: &str) -> Result<T, StepFailure> {
+        self.map_err(|error| StepFailure::new(step, error))
     }
 }
 
 /// Input of a stage.
-struct Task {
+struct StageTask {
     /// Never freed: each stage ends soon, and with it its memory.
     plan: ManuallyDrop<Plan>,
     control: OwnedFd,
@@ -122,7 +122,7 @@ fn first_stage(control: OwnedFd, fork_server: Pid) -> io::Result<u8> {
         in_process_namespace(task, namespaces, loopback, terminal)
     } else {
         let supervisor = Supervisor {
-            tree: Tree::Descendants,
+            tree: ProcessTree::Descendants,
             namespaces,
             loopback,
             takes_terminal: terminal.is_some(),
@@ -135,7 +135,7 @@ fn first_stage(control: OwnedFd, fork_server: Pid) -> io::Result<u8> {
 }
 
 /// Receives the plan and the streams from our socket.
-fn receive(control: OwnedFd, fork_server: Pid) -> io::Result<Option<Task>> {
+fn receive(control: OwnedFd, fork_server: Pid) -> io::Result<Option<StageTask>> {
     let Some((plan, files)) = wire::receive_with::<Plan>(&control)? else {
         return Ok(None);
     };
@@ -144,7 +144,7 @@ fn receive(control: OwnedFd, fork_server: Pid) -> io::Result<Option<Task>> {
     let Ok(streams) = streams.try_into() else {
         return Ok(None);
     };
-    Ok(Some(Task {
+    Ok(Some(StageTask {
         plan: ManuallyDrop::new(plan),
         control,
         streams,
@@ -153,15 +153,15 @@ fn receive(control: OwnedFd, fork_server: Pid) -> io::Result<Option<Task>> {
     }))
 }
 
-impl Task {
+impl StageTask {
     /// Whether the requesting process still waits for the command; otherwise the fork server is gone too.
     fn is_awaited(&self) -> bool {
         getppid() == Some(self.fork_server)
     }
 }
 
-fn not_isolated(task: &Task, problem: Problem) -> io::Result<u8> {
-    let Problem { step, errno } = problem;
+fn not_isolated(task: &StageTask, problem: StepFailure) -> io::Result<u8> {
+    let StepFailure { step, errno } = problem;
     wire::send(&task.control, &Report::NotIsolated { step, errno })?;
     Ok(FAILED)
 }
@@ -169,7 +169,7 @@ fn not_isolated(task: &Task, problem: Problem) -> io::Result<u8> {
 /// Forks the first process of the new namespace and waits for it. When we are killed, so is it, and with it everything
 /// in the namespace.
 fn in_process_namespace(
-    task: Task,
+    task: StageTask,
     namespaces: Vec<Namespace>,
     loopback: Layer<()>,
     terminal: Option<Terminal>,
@@ -189,7 +189,7 @@ fn in_process_namespace(
                 None => Suspension::Never,
             };
             let supervisor = Supervisor {
-                tree: Tree::Namespace,
+                tree: ProcessTree::Namespace,
                 namespaces,
                 loopback,
                 takes_terminal,
@@ -215,7 +215,7 @@ fn wait_for(child: Pid) {
 
 /// Sets up the mounts and supervises the command.
 fn isolated(
-    mut task: Task,
+    mut task: StageTask,
     supervisor: &Supervisor,
     suspension: &mut Suspension,
 ) -> io::Result<u8> {

@@ -5,8 +5,8 @@
 //! Unlike Landlock, this also prevents changes of modes, owners, times and attributes outside.
 
 use super::read_only::read_only_except;
-use super::tree::Tree;
-use super::{AtStep, Problem};
+use super::tree::ProcessTree;
+use super::{AtStep, StepFailure};
 use crate::wire::{BINDING_FOLDER, Confinement, OPENING_FOLDER};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat, unlinkat,
@@ -50,7 +50,7 @@ const NEW_ROOT: &str = "/dev";
 /// An empty file mounted over hidden files; removed once all are covered.
 const COVER: &str = "/.hidden";
 
-/// Where a command finds its private temporary folder.
+/// Path of the private temporary folder of a command.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Something that is put into the new root.
@@ -71,8 +71,8 @@ enum MountEntry {
 pub(super) fn prepare(
     confinement: &Confinement,
     folder: &Path,
-    tree: Tree,
-) -> Result<Vec<PathBuf>, Problem> {
+    tree: ProcessTree,
+) -> Result<Vec<PathBuf>, StepFailure> {
     const STEP: &str = "making a private root";
     mount_change(
         "/",
@@ -96,7 +96,7 @@ pub(super) fn prepare(
     fs::write(inside(Path::new(COVER)), "").at(STEP)?;
     fs::set_permissions(inside(Path::new(COVER)), fs::Permissions::from_mode(0o0)).at(STEP)?;
     fs::create_dir(inside(Path::new("/proc"))).at(STEP)?;
-    if tree == Tree::Namespace {
+    if tree == ProcessTree::Namespace {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("proc", inside(Path::new("/proc")), "proc", flags, None).at("mounting /proc")?;
     } else {
@@ -121,7 +121,7 @@ pub(super) fn prepare(
         let parent = root.make_folders(parent).at(STEP)?;
         match symlinkat(target, parent, name) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(Problem::new(STEP, error)),
+            Err(error) => return Err(StepFailure::new(STEP, error)),
         }
     }
     for expected in std::iter::once(folder).chain(TEMPORARY.map(Path::new)) {
@@ -151,7 +151,7 @@ pub(super) fn prepare(
 }
 
 /// Opens everything that belongs in the new root. Readable paths that do not exist are skipped.
-fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, MountEntry)>, Problem> {
+fn placed(confinement: &Confinement) -> Result<Vec<(PathBuf, MountEntry)>, StepFailure> {
     let mut placed = Vec::new();
     for folder in &confinement.writable {
         let folder = PathBuf::from(folder);
@@ -217,7 +217,7 @@ struct NewRoot {
 impl NewRoot {
     /// Puts one entry in its place. `bound` are the directories of the machine that are already there: nothing is
     /// created in them.
-    fn place(&self, path: &Path, what: &MountEntry, bound: &[PathBuf]) -> Result<(), Problem> {
+    fn place(&self, path: &Path, what: &MountEntry, bound: &[PathBuf]) -> Result<(), StepFailure> {
         let is_ours = !bound.iter().any(|folder| path.starts_with(folder));
         match what {
             MountEntry::Bound(handle, step) => {
@@ -338,7 +338,7 @@ fn path_of(file: &OwnedFd) -> String {
 }
 
 /// Creates a `/dev` without disks, memory and the like, and without the terminals of others.
-fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), Problem> {
+fn make_devices(originals: &[(&str, OwnedFd)]) -> Result<(), StepFailure> {
     const STEP: &str = "making a private /dev";
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     fs::create_dir(inside(Path::new("/dev"))).at(STEP)?;

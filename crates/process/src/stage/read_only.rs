@@ -1,7 +1,7 @@
 //! Making the mounts of a command read-only, and the table of mounts.
 
-use super::{AtStep, Problem};
-use crate::system::{self, Reach};
+use super::{AtStep, StepFailure};
+use crate::system::{self, MountScope};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 use std::ffi::{CString, OsString};
@@ -11,7 +11,7 @@ use std::{fs, io};
 
 /// Makes every mount read-only, except those at or below `kept` that were writable. Readable-only paths below a kept
 /// folder are read-only too.
-pub(super) fn read_only_except(kept: &[&Path], readable: &[&Path]) -> Result<(), Problem> {
+pub(super) fn read_only_except(kept: &[&Path], readable: &[&Path]) -> Result<(), StepFailure> {
     const STEP: &str = "making mounts read-only";
     let mounts = mounts().at("reading the mounts")?;
     let (stay, change): (Vec<MountInfo>, Vec<MountInfo>) =
@@ -24,11 +24,11 @@ pub(super) fn read_only_except(kept: &[&Path], readable: &[&Path]) -> Result<(),
             };
             nearest(kept).is_some_and(|depth| Some(depth) >= nearest(readable))
         });
-    match system::set_read_only(c"/", Reach::Beneath, true) {
+    match system::set_read_only(c"/", MountScope::Beneath, true) {
         Ok(()) => {
             for mounted in stay.iter().filter(|mounted| mounted.writable) {
                 let target = CString::new(mounted.at.as_os_str().as_bytes()).at(STEP)?;
-                system::set_read_only(&target, Reach::One, false).at(STEP)?;
+                system::set_read_only(&target, MountScope::One, false).at(STEP)?;
             }
             Ok(())
         }
@@ -41,7 +41,7 @@ pub(super) fn read_only_except(kept: &[&Path], readable: &[&Path]) -> Result<(),
             }
             Ok(())
         }
-        Err(error) => Err(Problem::new(STEP, error)),
+        Err(error) => Err(StepFailure::new(STEP, error)),
     }
 }
 

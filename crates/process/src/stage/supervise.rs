@@ -1,8 +1,8 @@
 //! The supervisor: starts the command, forwards orders, waits, and leaves nothing alive.
 
 use super::terminal::Suspension;
-use super::tree::Tree;
-use super::{FAILED, Task, command};
+use super::tree::ProcessTree;
+use super::{FAILED, StageTask, command};
 use crate::invocation::Output;
 use crate::outcome;
 use crate::outcome::{
@@ -30,7 +30,7 @@ const SIGNAL_BYTES: usize = 128;
 /// Supervises a command: the tree to kill at its end, and the isolation in force.
 #[derive(Debug)]
 pub(super) struct Supervisor {
-    pub(super) tree: Tree,
+    pub(super) tree: ProcessTree,
     pub(super) namespaces: Vec<Namespace>,
     /// Whether loopback of its own network is up.
     pub(super) loopback: Layer<()>,
@@ -41,15 +41,15 @@ impl Supervisor {
     /// Starts the command and follows it to its end.
     pub(super) fn run(
         &self,
-        task: Task,
+        task: StageTask,
         writable: &[PathBuf],
         suspension: &mut Suspension,
     ) -> io::Result<u8> {
-        if self.tree == Tree::Descendants {
+        if self.tree == ProcessTree::Descendants {
             set_child_subreaper(Some(getpid()))?;
         }
         let (ours, theirs) = wire::connection()?;
-        let Task {
+        let StageTask {
             plan,
             control,
             streams,
@@ -97,8 +97,8 @@ impl Supervisor {
     /// Restrictions in force before the command restricts itself.
     pub(super) fn enforced(&self, plan: &Plan) -> Enforcement {
         let mut enforced = Enforcement::nothing(match self.tree {
-            Tree::Namespace => outcome::Tree::Namespace,
-            Tree::Descendants => outcome::Tree::Supervisor,
+            ProcessTree::Namespace => outcome::Tree::Namespace,
+            ProcessTree::Descendants => outcome::Tree::Supervisor,
         });
         if let Some(confinement) = &plan.confinement {
             enforced.namespaces = if self.namespaces.is_empty() {
@@ -144,12 +144,11 @@ fn preparation(command: &OwnedFd) -> Result<Enforcement, Box<Report>> {
     }
 }
 
-/// A running command.
 #[derive(Debug)]
 struct RunningCommand {
     command: Pid,
     has_group: bool,
-    tree: Tree,
+    tree: ProcessTree,
     /// Limits that require checking its processes.
     limits: Vec<EnforcedLimit>,
     /// The limit for which everything was killed.

@@ -6,14 +6,14 @@ use std::fs;
 
 /// The processes of a command, as seen from its supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tree {
+pub(super) enum ProcessTree {
     /// Everything in the namespace whose first process is the supervisor.
     Namespace,
     /// All descendants of the supervisor, which adopts orphans.
     Descendants,
 }
 
-impl Tree {
+impl ProcessTree {
     /// Kills all of them.
     pub(super) fn kill(self) {
         match self {

@@ -1,7 +1,7 @@
 //! The whole process tree ends: with the command, at the time limit, on cancel, and with us.
 
 use crate::harness::{
-    Held, Sandbox, eventually, for_every, lives, started, stdout, tests, try_run,
+    ProcessLimits, Sandbox, eventually, for_every, lives, started, stdout, tests, try_run,
 };
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose};
@@ -149,7 +149,7 @@ fn nothing_survives_our_own_death() {
 }
 
 fn signals_are_passed_on() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let script = "trap 'echo term; exit 3' TERM; touch ready; while :; do sleep 0.05; done";
         let invocation = sandbox.invocation("sh", &["-c", script]);
@@ -194,7 +194,7 @@ try:
 except OSError:
     print('refused after', children)
 ";
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("python3", &["-c", script]);
         invocation.limits.processes = Some(40);
@@ -222,7 +222,7 @@ except OSError:
 }
 
 fn processes_that_ignore_signals_die_too() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation(
             "sh",
@@ -260,7 +260,7 @@ fn one_handle_serves_several_commands() {
 
 /// Trusted commands can kill their supervisor; they gain nothing by it.
 fn a_command_does_not_outlive_its_supervisor() {
-    let sandbox = Sandbox::held_by(Held::Unconfined);
+    let sandbox = Sandbox::held_by(ProcessLimits::Unconfined);
     let mark = mark("supervisor", 0);
     let script = format!("kill -9 $PPID; sleep {DELAY}; touch late; # {mark}");
     let error =
@@ -314,17 +314,17 @@ fn commands_run_after_their_fork_server_was_killed() {
         assert_eq!(servers.len(), 1, "{servers:?}");
         let fork_server = Pid::from_raw(servers[0]).expect("a number");
         kill_process(fork_server, Signal::KILL).expect("a kill");
-        let mut told = String::new();
+        let mut reported = String::new();
         let output = parent.child.stdout.as_mut().expect("a pipe");
-        output.read_to_string(&mut told).expect("its report");
+        output.read_to_string(&mut reported).expect("its report");
         parent.child.wait().expect("its end");
-        assert!(told.contains("said \"again\\n\""), "{told}");
-        if told.starts_with("said") {
+        assert!(reported.contains("said \"again\\n\""), "{reported}");
+        if reported.starts_with("said") {
             // Without a process namespace its supervisor survives, and the command completes.
-            assert!(sandbox.inside.join("late").exists(), "{told}");
+            assert!(sandbox.inside.join("late").exists(), "{reported}");
             return;
         }
-        assert!(told.contains("SupervisorLost"), "{told}");
+        assert!(reported.contains("SupervisorLost"), "{reported}");
         eventually("the end of all", || !lives(&mark));
         assert_gone(&mark, &sandbox);
     });
@@ -333,7 +333,7 @@ fn commands_run_after_their_fork_server_was_killed() {
 fn the_fork_server_ends_with_us() {
     let sandbox = Sandbox::new();
     let script = "touch ready; sleep 1000";
-    let held = Held::Unconfined;
+    let held = ProcessLimits::Unconfined;
     let mut parent = Parent::spawn(held, "capture", &sandbox, &["sh", "-c", script]);
     eventually("the command", || sandbox.inside.join("ready").exists());
     let servers = nurseries_of(parent.child.id());

@@ -132,7 +132,7 @@ pub(crate) fn need_landlock() {
 
 /// Supervision and confinement of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum ProcessLimits {
     /// All layers.
     Whole,
     /// Only namespaces and mounts.
@@ -145,7 +145,7 @@ pub(crate) enum Held {
     Unconfined,
 }
 
-impl Held {
+impl ProcessLimits {
     /// The ways in which a process tree can be supervised here.
     pub(crate) fn every() -> Vec<Self> {
         let all = [
@@ -232,10 +232,10 @@ pub(crate) struct Sandbox {
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        Self::held_by(Held::Whole)
+        Self::held_by(ProcessLimits::Whole)
     }
 
-    pub(crate) fn held_by(held: Held) -> Self {
+    pub(crate) fn held_by(held: ProcessLimits) -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = fs::canonicalize(root.path()).expect("its path");
         let (inside, outside) = (path.join("inside"), path.join("outside"));
@@ -248,7 +248,7 @@ impl Sandbox {
     }
 
     /// A sandbox in an existing directory.
-    pub(crate) fn at(inside: PathBuf, held: Held) -> Self {
+    pub(crate) fn at(inside: PathBuf, held: ProcessLimits) -> Self {
         let policy = Policy {
             layers: held.layers(),
             ..Policy::beneath(&inside)
@@ -261,7 +261,7 @@ impl Sandbox {
                 time: Some(Duration::from_mins(1)),
                 ..Limits::default()
             },
-            policy: (held != Held::Unconfined).then_some(policy),
+            policy: (held != ProcessLimits::Unconfined).then_some(policy),
         }
     }
 
@@ -326,9 +326,9 @@ pub(crate) fn stderr(finished: &CommandResult) -> String {
 }
 
 /// Tries something with every way to hold a command, concurrently.
-pub(crate) fn for_every(test: impl Fn(usize, Held) + Sync) {
+pub(crate) fn for_every(test: impl Fn(usize, ProcessLimits) + Sync) {
     thread::scope(|scope| {
-        for (number, held) in Held::every().into_iter().enumerate() {
+        for (number, held) in ProcessLimits::every().into_iter().enumerate() {
             let test = &test;
             scope.spawn(move || test(number, held));
         }

@@ -1,6 +1,6 @@
 //! Confinement besides files and network: privileges, other processes, system calls, resources.
 
-use crate::harness::{Held, Sandbox, need_namespaces, stderr, stdout, tests};
+use crate::harness::{ProcessLimits, Sandbox, need_namespaces, stderr, stdout, tests};
 use cleveragents_process::{Ending, Layer, LimitedResource, Limits};
 use std::fs;
 
@@ -19,7 +19,7 @@ tests![
 ];
 
 fn privileges_are_dropped_for_good() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let finished = held.sh("grep -E '^(Cap|NoNew)' /proc/self/status");
         let text = stdout(&finished);
         for line in text.lines() {
@@ -27,7 +27,8 @@ fn privileges_are_dropped_for_good() {
             match name {
                 "NoNewPrivs" => assert_eq!(value, "1"),
                 // For an ordinary user without a user namespace, the bounding set stays unchanged.
-                "CapBnd" if held == Held::Landlock && !rustix::process::getuid().is_root() => {}
+                "CapBnd"
+                    if held == ProcessLimits::Landlock && !rustix::process::getuid().is_root() => {}
                 _ => assert_eq!(value, "0000000000000000", "{held:?} {name}"),
             }
         }
@@ -67,7 +68,7 @@ if libc.syscall(435, 0, 0) != -1 or ctypes.get_errno() != 38: print('clone3')
 }
 
 fn new_namespaces_are_refused() {
-    for held in Held::filtered() {
+    for held in ProcessLimits::filtered() {
         for kind in [
             "--user",
             "--mount",
@@ -107,14 +108,14 @@ fn other_processes_are_out_of_sight_or_out_of_reach() {
     let seen: usize = stdout(&finished).trim().parse().expect("a count");
     assert!(seen <= 5, "{seen}");
     let own = std::process::id();
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let finished = held.sh(&format!("kill -0 {own}"));
         assert!(!finished.ending.is_success(), "{held:?}");
         let finished = held.sh(&format!("cat /proc/{own}/environ"));
         assert!(finished.stdout.bytes.is_empty(), "{held:?}");
     }
     assert!(
-        Held::Unconfined
+        ProcessLimits::Unconfined
             .sh(&format!("kill -0 {own}"))
             .ending
             .is_success()
@@ -122,7 +123,7 @@ fn other_processes_are_out_of_sight_or_out_of_reach() {
 }
 
 fn the_supervisor_cannot_be_killed_or_looked_into() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let finished = held.sh(
             "kill -9 $PPID 2>/dev/null; kill -STOP $PPID 2>/dev/null; kill -9 1 2>/dev/null
 cat /proc/$PPID/environ /proc/$PPID/mem /proc/$PPID/maps 2>/dev/null; readlink /proc/$PPID/fd/* /proc/$PPID/cwd /proc/$PPID/exe; head -c1 /proc/$PPID/fd/* 2>/dev/null
@@ -151,7 +152,7 @@ except MemoryError:
 }
 
 fn the_memory_of_all_processes_together_is_limited() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let mut sandbox = Sandbox::held_by(held);
         sandbox.limits.total_memory_bytes = Some(256 << 20);
         let script = "
@@ -196,7 +197,7 @@ fn sizes_of_files_are_limited() {
 }
 
 fn no_memory_dump_is_written() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         assert_eq!(stdout(&held.sh("ulimit -Hc")), "0\n", "{held:?}");
     }
 }

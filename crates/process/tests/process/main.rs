@@ -6,12 +6,12 @@ mod harness;
 mod kernel;
 mod network;
 mod parent;
+mod piped_programs;
 mod policy;
 mod private_places;
 mod reading;
 mod starting;
 mod streams;
-mod talking;
 mod terminal;
 mod tools;
 mod writing;
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         starting::TESTS,
         streams::TESTS,
         ending::TESTS,
-        talking::TESTS,
+        piped_programs::TESTS,
         writing::TESTS,
         reading::TESTS,
         network::TESTS,

@@ -1,6 +1,8 @@
 //! Without network nothing can be reached; with it, what is needed works.
 
-use crate::harness::{Held, Sandbox, need_landlock, need_namespaces, stderr, stdout, tests};
+use crate::harness::{
+    ProcessLimits, Sandbox, need_landlock, need_namespaces, stderr, stdout, tests,
+};
 use cleveragents_process::{Ending, Isolation, Layers, WhenMissing};
 use std::io::Read;
 use std::net::TcpListener;
@@ -31,7 +33,7 @@ for family in list(range(0, 46)):
 ";
 
 fn sockets_of_every_family_are_refused_without_network() {
-    for held in Held::filtered() {
+    for held in ProcessLimits::filtered() {
         let finished = Sandbox::held_by(held).python(FAMILIES);
         assert_eq!(finished.ending, Ending::Exited(0), "{}", stderr(&finished));
         assert_eq!(stdout(&finished), "", "{held:?}");
@@ -48,7 +50,7 @@ asyncio.run(asyncio.sleep(0)); print('loop')",
 }
 
 fn tcp_on_loopback_works_with_network() {
-    for held in Held::filtered() {
+    for held in ProcessLimits::filtered() {
         let mut sandbox = Sandbox::held_by(held);
         sandbox.policy().network = true;
         let finished = sandbox.python(
@@ -91,13 +93,13 @@ except OSError as error:
 }
 
 fn a_server_outside_is_reached_with_network_only() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let mut sandbox = Sandbox::held_by(held);
         assert!(!reaches(&sandbox), "{held:?}");
         sandbox.policy().network = true;
         assert!(reaches(&sandbox), "{held:?}");
     }
-    assert!(reaches(&Sandbox::held_by(Held::Unconfined)));
+    assert!(reaches(&Sandbox::held_by(ProcessLimits::Unconfined)));
 }
 
 fn each_layer_alone_keeps_from_tcp() {
@@ -157,13 +159,13 @@ try:
 except OSError as error:
     print('refused')"
     );
-    for held in Held::filtered() {
+    for held in ProcessLimits::filtered() {
         let mut sandbox = Sandbox::held_by(held);
         sandbox.policy().network = true;
         assert_eq!(stdout(&sandbox.python(&script)), "refused\n", "{held:?}");
     }
     assert_eq!(
-        stdout(&Sandbox::held_by(Held::Unconfined).python(&script)),
+        stdout(&Sandbox::held_by(ProcessLimits::Unconfined).python(&script)),
         "reached\n"
     );
     drop(server);

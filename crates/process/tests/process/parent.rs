@@ -3,7 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "its report is read by the test")]
 
-use crate::harness::{Held, Sandbox};
+use crate::harness::{ProcessLimits, Sandbox};
 use cleveragents_process::{Cancel, CommandResult, Input, Output, ProcessError, run, start};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
@@ -26,7 +26,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
     let [held, output, inside, program, rest @ ..] = texts.as_slice() else {
         return Some(2);
     };
-    let held = Held::named(held)?;
+    let held = ProcessLimits::named(held)?;
     let sandbox = Sandbox::at(PathBuf::from(inside), held);
     let mut invocation = sandbox.invocation(program, rest);
     invocation.limits.time = None;
@@ -60,13 +60,13 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<u8> {
         return Some(0);
     }
     if *output == "twice" {
-        tell(&run(&invocation, &Cancel::new()));
+        print_result(&run(&invocation, &Cancel::new()));
     }
-    tell(&run(&invocation, &Cancel::new()));
+    print_result(&run(&invocation, &Cancel::new()));
     Some(0)
 }
 
-fn tell(finished: &Result<CommandResult, ProcessError>) {
+fn print_result(finished: &Result<CommandResult, ProcessError>) {
     let foreground = tcgetpgrp(std::io::stdin())
         .ok()
         .map(|group| group == getpgrp());
@@ -90,7 +90,7 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    pub(crate) fn command(held: Held, output: &str, sandbox: &Sandbox) -> Vec<OsString> {
+    pub(crate) fn command(held: ProcessLimits, output: &str, sandbox: &Sandbox) -> Vec<OsString> {
         vec![
             std::env::current_exe().expect("this program").into(),
             PARENT.into(),
@@ -100,7 +100,12 @@ impl Parent {
         ]
     }
 
-    pub(crate) fn spawn(held: Held, output: &str, sandbox: &Sandbox, command: &[&str]) -> Self {
+    pub(crate) fn spawn(
+        held: ProcessLimits,
+        output: &str,
+        sandbox: &Sandbox,
+        command: &[&str],
+    ) -> Self {
         let own = Self::command(held, output, sandbox);
         let child = Command::new(&own[0])
             .args(&own[1..])

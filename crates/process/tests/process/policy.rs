@@ -1,7 +1,7 @@
 //! Policies that cannot be enforced, and contradictory policies.
 
 use crate::harness::{
-    Held, Sandbox, need_landlock, need_namespaces, started, stdout, tests, try_run,
+    ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stdout, tests, try_run,
 };
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose, Kind};
@@ -12,7 +12,7 @@ use std::process::Command;
 
 tests![
     a_machine_without_any_layer_refuses,
-    a_machine_without_any_layer_warns_when_told_to,
+    a_machine_without_any_layer_warns_on_request,
     a_machine_that_cannot_keep_from_the_network_refuses,
     a_temporary_folder_outside_is_refused,
     a_nested_folder_that_leads_out_is_refused,
@@ -43,7 +43,7 @@ fn a_machine_without_any_layer_refuses() {
     assert!(!sandbox.inside.join("ran").exists());
 }
 
-fn a_machine_without_any_layer_warns_when_told_to() {
+fn a_machine_without_any_layer_warns_on_request() {
     let mut sandbox = Sandbox::new();
     sandbox.policy().layers = NOTHING;
     sandbox.policy().when_missing = WhenMissing::Warn;
@@ -55,7 +55,7 @@ fn a_machine_without_any_layer_warns_when_told_to() {
 
 fn a_machine_that_cannot_keep_from_the_network_refuses() {
     need_landlock();
-    let mut sandbox = Sandbox::held_by(Held::Landlock);
+    let mut sandbox = Sandbox::held_by(ProcessLimits::Landlock);
     sandbox.policy().layers.seccomp = false;
     let error = try_run(&sandbox.invocation("true", &[])).expect_err("other protocols are open");
     assert_eq!(error.code(), Code::ConfinementUnavailable);
@@ -98,7 +98,7 @@ fn a_writable_folder_has_to_exist() {
 }
 
 fn folders_reached_by_links_are_writable() {
-    for held in Held::filtered() {
+    for held in ProcessLimits::filtered() {
         let mut sandbox = Sandbox::held_by(held);
         let link = sandbox.inside.with_file_name("link");
         symlink(&sandbox.inside, &link).expect("a link");
@@ -117,7 +117,7 @@ fn on_a_machine(setup: &str) -> Option<String> {
         return None;
     }
     let sandbox = Sandbox::new();
-    let parent = Parent::command(Held::Whole, "capture", &sandbox);
+    let parent = Parent::command(ProcessLimits::Whole, "capture", &sandbox);
     let output = Command::new("unshare")
         .args(["-Urm", "sh", "-c", &format!("{setup}; exec \"$@\""), "sh"])
         .args(parent)

@@ -1,6 +1,6 @@
 //! A command's own `/tmp` and its own loopback.
 
-use crate::harness::{Held, Sandbox, need_namespaces, stderr, stdout, tests};
+use crate::harness::{ProcessLimits, Sandbox, need_namespaces, stderr, stdout, tests};
 use cleveragents_process::{Ending, Layer};
 use std::fs;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ tests![
 ];
 
 /// A sandbox whose commands find the folder `temporary` at `/tmp`.
-fn with_temporary(held: Held) -> (Sandbox, PathBuf) {
+fn with_temporary(held: ProcessLimits) -> (Sandbox, PathBuf) {
     let mut sandbox = Sandbox::held_by(held);
     let folder = sandbox.inside.join("temporary");
     fs::create_dir(&folder).expect("a folder");
@@ -29,7 +29,11 @@ fn with_temporary(held: Held) -> (Sandbox, PathBuf) {
 
 fn the_temporary_folder_is_found_at_tmp() {
     need_namespaces();
-    for held in [Held::Whole, Held::WithoutProcesses, Held::Namespaces] {
+    for held in [
+        ProcessLimits::Whole,
+        ProcessLimits::WithoutProcesses,
+        ProcessLimits::Namespaces,
+    ] {
         let (sandbox, folder) = with_temporary(held);
         let name = format!("cleveragents-private-{}", std::process::id());
         let script = format!("echo one > /tmp/{name} && echo two >> /var/tmp/{name}");
@@ -46,7 +50,7 @@ fn the_temporary_folder_is_found_at_tmp() {
 
 fn what_is_beside_a_folder_below_tmp_cannot_be_written() {
     need_namespaces();
-    let (sandbox, folder) = with_temporary(Held::Whole);
+    let (sandbox, folder) = with_temporary(ProcessLimits::Whole);
     if !sandbox.inside.starts_with("/tmp") {
         crate::harness::not_run("temporary folders in /tmp");
     }
@@ -65,7 +69,7 @@ echo evil > $OUTSIDE/file; echo evil > $INSIDE/../file; true",
 
 fn a_link_left_in_tmp_is_not_followed() {
     need_namespaces();
-    let (sandbox, folder) = with_temporary(Held::Whole);
+    let (sandbox, folder) = with_temporary(ProcessLimits::Whole);
     let Ok(inner) = sandbox.inside.strip_prefix("/tmp") else {
         crate::harness::not_run("temporary folders in /tmp");
     };
@@ -104,7 +108,11 @@ print(urllib.request.urlopen('http://localhost:%d/' % server.server_port).status
 
 fn loopback_works_in_a_network_of_its_own() {
     need_namespaces();
-    for held in [Held::Whole, Held::WithoutProcesses, Held::Namespaces] {
+    for held in [
+        ProcessLimits::Whole,
+        ProcessLimits::WithoutProcesses,
+        ProcessLimits::Namespaces,
+    ] {
         let mut sandbox = Sandbox::held_by(held);
         sandbox.policy().loopback = true;
         let finished = sandbox.python(SERVE);
@@ -120,7 +128,11 @@ fn loopback_leads_to_nothing_of_the_machine() {
     let server = TcpListener::bind("127.0.0.1:0").expect("a server");
     let port = server.local_addr().expect("its address").port();
     server.set_nonblocking(true).expect("set");
-    for held in [Held::Whole, Held::WithoutProcesses, Held::Namespaces] {
+    for held in [
+        ProcessLimits::Whole,
+        ProcessLimits::WithoutProcesses,
+        ProcessLimits::Namespaces,
+    ] {
         let mut sandbox = Sandbox::held_by(held);
         sandbox.policy().loopback = true;
         let finished = sandbox.python(&format!(

@@ -1,6 +1,6 @@
 //! Nothing outside can be read, by any means; the system, toolchains and declared directories can.
 
-use crate::harness::{Held, Sandbox, started, stderr, stdout, tests, try_run};
+use crate::harness::{ProcessLimits, Sandbox, started, stderr, stdout, tests, try_run};
 use crate::parent::Parent;
 use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_process::Ending;
@@ -26,13 +26,13 @@ tests![
 const READS: &str = include_str!("reads.py");
 
 /// A home with secrets and a toolchain, and a sandbox next to it.
-struct Planted {
+struct PlantedSecrets {
     sandbox: Sandbox,
     home: PathBuf,
     secrets: Vec<PathBuf>,
 }
 
-fn planted(held: Held) -> Planted {
+fn planted(held: ProcessLimits) -> PlantedSecrets {
     let sandbox = Sandbox::held_by(held);
     let top = sandbox.inside.parent().expect("a folder").to_owned();
     fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).expect("its mode");
@@ -54,20 +54,25 @@ fn planted(held: Held) -> Planted {
     let tool = home.join(".cargo/bin/the-tool");
     fs::write(&tool, "#!/bin/sh\necho tool runs\n").expect("a program");
     fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("its mode");
-    Planted {
+    PlantedSecrets {
         sandbox,
         home,
         secrets: files.to_vec(),
     }
 }
 
-impl Planted {
+impl PlantedSecrets {
     /// Runs a command in the sandbox, from a process with this home.
-    fn run(&self, held: Held, command: &[&str]) -> String {
+    fn run(&self, held: ProcessLimits, command: &[&str]) -> String {
         self.run_with(held, command, &[])
     }
 
-    fn run_with(&self, held: Held, command: &[&str], variables: &[(&str, &str)]) -> String {
+    fn run_with(
+        &self,
+        held: ProcessLimits,
+        command: &[&str],
+        variables: &[(&str, &str)],
+    ) -> String {
         let own = Parent::command(held, "inherit", &self.sandbox);
         let secrets: Vec<&str> = self
             .secrets
@@ -89,13 +94,13 @@ impl Planted {
             .envs(variables.iter().copied())
             .output()
             .expect("a copy of this program");
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        format!("{told}{}", String::from_utf8_lossy(&output.stderr))
+        let reported = String::from_utf8_lossy(&output.stdout).into_owned();
+        format!("{reported}{}", String::from_utf8_lossy(&output.stderr))
     }
 
-    fn attack(&self, held: Held) -> Vec<String> {
+    fn attack(&self, held: ProcessLimits) -> Vec<String> {
         let mut variables = Vec::new();
-        if held == Held::Unconfined {
+        if held == ProcessLimits::Unconfined {
             variables.push(("PASS_UNCONFINED", "1"));
         }
         let text = self.run_with(held, &["python3", "-c", READS], &variables);
@@ -108,7 +113,7 @@ impl Planted {
 }
 
 fn every_attempt_to_read_outside_fails() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let succeeded = planted(held).attack(held);
         assert!(succeeded.is_empty(), "{held:?} {succeeded:?}");
     }
@@ -116,8 +121,8 @@ fn every_attempt_to_read_outside_fails() {
 
 /// Otherwise the other tests would prove nothing.
 fn the_attempts_to_read_would_succeed_without_confinement() {
-    let planted = planted(Held::Unconfined);
-    let succeeded = planted.attack(Held::Unconfined);
+    let planted = planted(ProcessLimits::Unconfined);
+    let succeeded = planted.attack(ProcessLimits::Unconfined);
     for way in [
         "open",
         "wildcard",
@@ -148,7 +153,7 @@ fn the_attempts_to_read_would_succeed_without_confinement() {
 }
 
 fn toolchains_below_the_home_are_readable_and_credentials_are_not() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let planted = planted(held);
         let text = planted.run(
             held,
@@ -160,7 +165,7 @@ fn toolchains_below_the_home_are_readable_and_credentials_are_not() {
 }
 
 fn a_declared_folder_is_readable_without_its_credentials() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let mut sandbox = Sandbox::held_by(held);
         let outside = sandbox.outside.clone();
         fs::create_dir_all(outside.join(".config/gh")).expect("a folder");
@@ -196,7 +201,7 @@ fn a_declared_folder_has_to_exist() {
 }
 
 fn a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let mut planted = planted(held);
         let home = planted.home.join(".cleveragents");
         let own = home.join("sandboxes/own/work");
@@ -214,7 +219,7 @@ fn a_sandbox_inside_a_hidden_folder_is_visible_and_its_neighbours_are_not() {
 }
 
 fn folders_reached_by_links_are_readable() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let mut sandbox = Sandbox::held_by(held);
         fs::write(sandbox.outside.join("file"), "found").expect("a file");
         let link = sandbox.inside.with_file_name("link");
@@ -230,7 +235,7 @@ fn files_of_the_system_with_secrets_are_not_readable() {
         // The system already hides them from other users.
         return;
     }
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let sandbox = Sandbox::held_by(held);
         let finished =
             sandbox.sh("cat /etc/passwd > /dev/null && echo known; cat /etc/shadow /etc/gshadow");
@@ -239,14 +244,14 @@ fn files_of_the_system_with_secrets_are_not_readable() {
     }
     assert!(Path::new("/etc/shadow").exists());
     let unconfined =
-        started(&Sandbox::held_by(Held::Unconfined).invocation("cat", &["/etc/shadow"]));
+        started(&Sandbox::held_by(ProcessLimits::Unconfined).invocation("cat", &["/etc/shadow"]));
     assert_eq!(unconfined.ending, Ending::Exited(0));
 }
 
 /// A program whose policy declares the whole home, as that of an MCP server may: secrets in it stay hidden, and a
 /// credential file is readable only when it is named itself.
 fn a_declared_home_shows_no_secrets_but_named_credentials() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let planted = planted(held);
         let home = planted.home.clone();
         let show = |name: &str| home.join(name).display().to_string();
@@ -275,20 +280,20 @@ fn a_declared_home_shows_no_secrets_but_named_credentials() {
         assert_eq!(text.matches("PLANTED").count(), 1, "{held:?} {text}");
         assert!(!home.join(".cleveragents/written").exists(), "{held:?}");
         // Without mounts, a directory that contains something hidden can get no new entries.
-        let has_mounts = !matches!(held, Held::Landlock);
+        let has_mounts = !matches!(held, ProcessLimits::Landlock);
         assert_eq!(home.join("written").exists(), has_mounts, "{held:?} {text}");
     }
 }
 
 /// Another process could put the link there between the check of a declared path and its use.
 fn a_declared_link_into_a_hidden_folder_is_refused() {
-    let planted = planted(Held::Whole);
+    let planted = planted(ProcessLimits::Whole);
     let link = planted.sandbox.inside.join("link");
     symlink(planted.home.join(".cleveragents/sandboxes"), &link).expect("a link");
     let link = link.display().to_string();
     let script = format!("cat {link}/other/work/file");
     let variables = [("READABLE", link.as_str())];
-    let text = planted.run_with(Held::Whole, &["sh", "-c", &script], &variables);
+    let text = planted.run_with(ProcessLimits::Whole, &["sh", "-c", &script], &variables);
     assert!(!text.contains("PLANTED"), "{text}");
     assert!(text.contains("failed"), "{text}");
 }

@@ -1,8 +1,8 @@
 //! Start of commands, their inheritance, and the reporting of their end.
 
 use crate::harness::{
-    Held, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests, try_run,
-    unconfined,
+    ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
+    try_run, unconfined,
 };
 use cleveragents_domain::{Code, Diagnose};
 use cleveragents_process::{Ending, Invocation, Layer, Namespace, Tree, capabilities};
@@ -14,7 +14,7 @@ tests![
     landlock_alone_says_so,
     an_unconfined_command_is_supervised,
     exit_codes_and_signals_come_through_unchanged,
-    a_missing_program_is_told_from_one_that_exits_127,
+    a_missing_program_differs_from_exit_code_127,
     a_script_without_its_interpreter_exists_but_cannot_be_started,
     a_file_that_may_not_be_run_cannot_be_started,
     a_missing_folder_is_named,
@@ -62,7 +62,9 @@ fn a_confined_command_says_what_held_it() {
 
 fn landlock_alone_says_so() {
     need_landlock();
-    let enforced = Sandbox::held_by(Held::Landlock).sh("true").enforced;
+    let enforced = Sandbox::held_by(ProcessLimits::Landlock)
+        .sh("true")
+        .enforced;
     assert_eq!(enforced.tree, Tree::Supervisor);
     assert_eq!(enforced.missing(), ["namespaces: switched off"]);
     assert!(enforced.writing_confined() && enforced.network_confined());
@@ -85,7 +87,7 @@ fn exit_codes_and_signals_come_through_unchanged() {
         ("kill -KILL $$", Ending::Signalled(9), 137),
         ("kill -PIPE $$", Ending::Signalled(13), 141),
     ];
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         for (script, ending, code) in endings {
             let finished = held.sh(script);
             assert_eq!(finished.ending, ending, "{held:?} {script}");
@@ -96,8 +98,8 @@ fn exit_codes_and_signals_come_through_unchanged() {
     assert_eq!(Ending::Cancelled.exit_code(), 130);
 }
 
-fn a_missing_program_is_told_from_one_that_exits_127() {
-    for layers in Held::filtered() {
+fn a_missing_program_differs_from_exit_code_127() {
+    for layers in ProcessLimits::filtered() {
         for program in ["no-such-program", "/no/such/program", "./no-such-program"] {
             let error = try_run(&Sandbox::held_by(layers).invocation(program, &[]));
             let error = error.expect_err("it does not exist");
@@ -133,7 +135,7 @@ fn a_missing_folder_is_named() {
 }
 
 fn the_environment_is_exactly_the_given_one() {
-    for layers in Held::confined() {
+    for layers in ProcessLimits::confined() {
         let sandbox = Sandbox::held_by(layers);
         let mut invocation = sandbox.invocation("/usr/bin/env", &[]);
         invocation.environment = vec![
@@ -155,7 +157,7 @@ fn the_environment_is_exactly_the_given_one() {
 
 /// The dynamic loader would write one file for each program that has these variables.
 fn the_environment_does_not_reach_the_stages() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("/usr/bin/env", &["true"]);
         let traces = sandbox.inside.join("trace");
@@ -175,7 +177,7 @@ fn the_environment_does_not_reach_the_stages() {
 fn only_the_standard_streams_are_open() {
     // A descriptor that every child would inherit.
     let leaky = rustix::io::dup(fs::File::open("/").expect("a folder")).expect("a copy");
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         // The fourth is the listed directory itself.
         let finished = held.run("ls", &["/proc/self/fd"]);
         assert_eq!(

@@ -1,13 +1,13 @@
 //! Input and output: large, limited, unread, and kept open by another process.
 
-use crate::harness::{Held, Sandbox, started, stdout, tests};
+use crate::harness::{ProcessLimits, Sandbox, started, stdout, tests};
 use cleveragents_process::{Cancel, Ending, Input, Stream, run_tapped};
 use std::cell::RefCell;
 
 tests![
     output_beyond_the_limit_is_counted_and_dropped,
     output_at_the_limit_is_whole,
-    output_is_heard_whole_whatever_is_kept,
+    all_output_is_received_whatever_is_kept,
     large_input_is_read_whole,
     input_that_nobody_reads_holds_up_nobody,
     input_cannot_be_changed_by_the_command,
@@ -19,7 +19,7 @@ tests![
 fn output_beyond_the_limit_is_counted_and_dropped() {
     const SIZE: u64 = 100_000_000;
     const LIMIT: u64 = 100_000;
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let script =
             format!("head -c {SIZE} /dev/zero & head -c {SIZE} /dev/zero >&2; wait; exit 3");
         let sandbox = Sandbox::held_by(held);
@@ -35,16 +35,16 @@ fn output_beyond_the_limit_is_counted_and_dropped() {
     }
 }
 
-fn output_is_heard_whole_whatever_is_kept() {
+fn all_output_is_received_whatever_is_kept() {
     const SIZE: usize = 3_000_000;
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let script = format!("head -c {SIZE} /dev/zero; echo out; echo err >&2");
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("sh", &["-c", &script]);
         invocation.limits.output_bytes = 0;
-        let heard = RefCell::new((Vec::new(), Vec::new()));
+        let received = RefCell::new((Vec::new(), Vec::new()));
         let hear = |stream, bytes: &[u8]| {
-            let (output, errors) = &mut *heard.borrow_mut();
+            let (output, errors) = &mut *received.borrow_mut();
             let to = if stream == Stream::Output {
                 output
             } else {
@@ -55,7 +55,7 @@ fn output_is_heard_whole_whatever_is_kept() {
         let finished = run_tapped(&invocation, &Cancel::new(), &hear).expect("it runs");
         assert_eq!(finished.ending, Ending::Exited(0));
         assert!(finished.stdout.bytes.is_empty());
-        let (output, errors) = heard.into_inner();
+        let (output, errors) = received.into_inner();
         assert_eq!(output.len(), SIZE + 4);
         assert!(output.ends_with(b"\0out\n"));
         assert_eq!(errors, b"err\n");
@@ -86,7 +86,7 @@ fn output_at_the_limit_is_whole() {
 }
 
 fn large_input_is_read_whole() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("sh", &["-c", "cat | tee /dev/stderr | wc -c"]);
         invocation.input = Input::Bytes(vec![b'x'; 20_000_000]);
@@ -100,7 +100,7 @@ fn large_input_is_read_whole() {
 }
 
 fn input_that_nobody_reads_holds_up_nobody() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let mut invocation = sandbox.invocation("true", &[]);
         invocation.input = Input::Bytes(vec![b'x'; 5_000_000]);
@@ -119,13 +119,13 @@ fn input_cannot_be_changed_by_the_command() {
 }
 
 fn nothing_to_read_is_the_end_at_once() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         assert_eq!(stdout(&held.run("cat", &[])), "");
     }
 }
 
 fn a_daemon_that_keeps_the_output_open_is_not_waited_for() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let finished = held.sh("setsid sleep 1000 & echo started");
         assert_eq!(finished.ending, Ending::Exited(0));
         assert_eq!(stdout(&finished), "started\n");

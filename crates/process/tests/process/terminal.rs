@@ -1,6 +1,6 @@
 //! Commands that have the terminal, tested behind one.
 
-use crate::harness::{Held, Sandbox, need_namespaces, tests};
+use crate::harness::{ProcessLimits, Sandbox, need_namespaces, tests};
 use crate::parent::Parent;
 use std::process::Command;
 
@@ -38,7 +38,7 @@ fn converse(program: &[String], steps: &[(&str, &str)]) -> String {
     text
 }
 
-fn parent(held: Held, output: &str, sandbox: &Sandbox, command: &[&str]) -> Vec<String> {
+fn parent(held: ProcessLimits, output: &str, sandbox: &Sandbox, command: &[&str]) -> Vec<String> {
     Parent::command(held, output, sandbox)
         .into_iter()
         .map(|part| part.into_string().expect("text"))
@@ -47,7 +47,7 @@ fn parent(held: Held, output: &str, sandbox: &Sandbox, command: &[&str]) -> Vec<
 }
 
 fn an_interactive_command_reads_the_terminal() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let script =
             "echo ready; read line; echo \"got $line\"; test -t 0 && test -t 1; echo tty $?";
@@ -65,7 +65,7 @@ fn an_interactive_command_reads_the_terminal() {
 }
 
 fn ctrl_c_reaches_the_command_and_not_its_caller() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let program = parent(
             held,
@@ -87,7 +87,7 @@ fn ctrl_c_reaches_a_command_that_passes_through() {
 signal.signal(signal.SIGINT, lambda *_: sys.exit(7))
 print('ready', flush=True)
 time.sleep(100)";
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let deaf = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"].map(str::to_owned);
         let program = parent(held, "inherit", &sandbox, &["python3", "-c", script]);
@@ -98,7 +98,7 @@ time.sleep(100)";
 }
 
 fn a_suspended_command_gives_the_terminal_to_the_shell_and_back() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let script = "echo rea''dy; read line; echo \"got $line\"";
         let mut program = parent(held, "terminal", &sandbox, &["sh", "-c"]);
@@ -133,7 +133,12 @@ fn a_suspended_command_gives_the_terminal_to_the_shell_and_back() {
 fn a_broken_terminal_is_mended() {
     let sandbox = Sandbox::new();
     let script = "stty raw -echo; echo ready; kill -9 $$";
-    let mut program = parent(Held::Whole, "terminal", &sandbox, &["sh", "-c", script]);
+    let mut program = parent(
+        ProcessLimits::Whole,
+        "terminal",
+        &sandbox,
+        &["sh", "-c", script],
+    );
     let own: Vec<String> = program
         .drain(..)
         .map(|part| format!("'{}'", part.replace('\'', "'\\''")))
@@ -152,7 +157,7 @@ fn a_broken_terminal_is_mended() {
 fn an_interactive_shell_has_job_control() {
     let sandbox = Sandbox::new();
     let program = parent(
-        Held::Whole,
+        ProcessLimits::Whole,
         "terminal",
         &sandbox,
         &["bash", "--norc", "--noprofile", "-i"],
@@ -176,7 +181,7 @@ fn an_interactive_shell_has_job_control() {
 }
 
 fn captured_commands_have_no_terminal() {
-    for held in Held::every() {
+    for held in ProcessLimits::every() {
         let sandbox = Sandbox::held_by(held);
         let script = "if (: < /dev/tty) 2> /dev/null; then echo has one; else echo has none; fi";
         let program = parent(held, "capture", &sandbox, &["sh", "-c", script]);
@@ -193,7 +198,12 @@ fn the_terminals_of_others_are_out_of_reach() {
     need_namespaces();
     let sandbox = Sandbox::new();
     let script = "ls /dev/pts; tty";
-    let program = parent(Held::Whole, "inherit", &sandbox, &["sh", "-c", script]);
+    let program = parent(
+        ProcessLimits::Whole,
+        "inherit",
+        &sandbox,
+        &["sh", "-c", script],
+    );
     let text = converse(&program, &[("foreground", "")]);
     assert!(text.starts_with("ptmx"), "{text}");
 }

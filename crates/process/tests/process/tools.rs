@@ -1,6 +1,6 @@
 //! Ordinary programs work in their directory as if unconfined.
 
-use crate::harness::{Held, Sandbox, not_run, started, stderr, stdout, tests};
+use crate::harness::{ProcessLimits, Sandbox, not_run, started, stderr, stdout, tests};
 use crate::parent::Parent;
 use cleveragents_process::Ending;
 use rustix::process::getuid;
@@ -21,7 +21,7 @@ tests![
 ];
 
 fn works(script: &str) {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let finished = held.sh(script);
         let (out, err) = (stdout(&finished), stderr(&finished));
         assert_eq!(finished.ending, Ending::Exited(0), "{held:?} {out}{err}");
@@ -58,7 +58,11 @@ fn shells_and_pipelines_work() {
 }
 
 fn a_compiler_works() {
-    if !Held::Unconfined.sh("cc --version").ending.is_success() {
+    if !ProcessLimits::Unconfined
+        .sh("cc --version")
+        .ending
+        .is_success()
+    {
         not_run("C compiler");
     }
     works(
@@ -67,7 +71,11 @@ fn a_compiler_works() {
 }
 
 fn node_works() {
-    if !Held::Unconfined.sh("node --version").ending.is_success() {
+    if !ProcessLimits::Unconfined
+        .sh("node --version")
+        .ending
+        .is_success()
+    {
         not_run("node");
     }
     works(
@@ -83,12 +91,12 @@ fn threads_work() {
 
 /// Inside, no namespaces can be created; the other layers are used.
 fn a_confined_command_can_confine_others() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let sandbox = Sandbox::held_by(held);
         fs::create_dir(sandbox.inside.join("inner")).expect("a folder");
-        let inner = Sandbox::at(sandbox.inside.join("inner"), Held::Whole);
+        let inner = Sandbox::at(sandbox.inside.join("inner"), ProcessLimits::Whole);
         let script = "echo > written; echo > ../refused || echo refused > refused; echo done";
-        let command = Parent::command(Held::Whole, "capture", &inner);
+        let command = Parent::command(ProcessLimits::Whole, "capture", &inner);
         let command: Vec<&str> = command.iter().filter_map(|part| part.to_str()).collect();
         let arguments = [&command[1..], &["sh", "-c", script]].concat();
         let finished = started(&sandbox.invocation(command[0], &arguments));
@@ -150,11 +158,15 @@ fn an_ordinary_user_is_held_as_well() {
         .gid(NOBODY)
         .output()
         .expect("the tests of another user");
-    let told = String::from_utf8_lossy(&output.stdout);
+    let reported = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}{errors}");
+    assert!(output.status.success(), "{reported}{errors}");
     assert!(
-        told.lines().filter(|line| line.ends_with("... ok")).count() > 20,
-        "{told}"
+        reported
+            .lines()
+            .filter(|line| line.ends_with("... ok"))
+            .count()
+            > 20,
+        "{reported}"
     );
 }

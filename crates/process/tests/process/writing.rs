@@ -1,7 +1,7 @@
 //! Nothing outside can be changed, by any means; everything inside can.
 
 use crate::harness::{
-    Held, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
+    ProcessLimits, Sandbox, need_landlock, need_namespaces, started, stderr, stdout, tests,
 };
 use cleveragents_process::{Ending, Input};
 use rustix::fs::listxattr;
@@ -35,7 +35,7 @@ const ATTRIBUTES: &[&str] = &["chmod", "chown", "utime", "xattr"];
 /// Attacks that open something other than a file, which a read-only mount does not stop.
 const SPECIAL: &[&str] = &["fifo"];
 
-fn prepared(held: Held) -> Sandbox {
+fn prepared(held: ProcessLimits) -> Sandbox {
     let mut sandbox = Sandbox::held_by(held);
     // Otherwise there would be nothing to attack.
     let outside = sandbox.outside.clone();
@@ -110,7 +110,7 @@ fn attack(sandbox: &Sandbox) -> Vec<String> {
         .collect()
 }
 
-fn assert_untouched(held: Held, except: &[&str]) {
+fn assert_untouched(held: ProcessLimits, except: &[&str]) {
     let sandbox = prepared(held);
     let before = picture(&sandbox.outside);
     let succeeded = attack(&sandbox);
@@ -130,27 +130,27 @@ fn assert_untouched(held: Held, except: &[&str]) {
 
 fn every_attempt_to_write_outside_fails() {
     need_namespaces();
-    assert_untouched(Held::Whole, &[]);
+    assert_untouched(ProcessLimits::Whole, &[]);
 }
 
 fn every_attempt_fails_without_a_namespace_of_processes() {
     need_namespaces();
-    assert_untouched(Held::WithoutProcesses, &[]);
+    assert_untouched(ProcessLimits::WithoutProcesses, &[]);
 }
 
 fn namespaces_alone_stop_every_change_of_files() {
     need_namespaces();
-    assert_untouched(Held::Namespaces, SPECIAL);
+    assert_untouched(ProcessLimits::Namespaces, SPECIAL);
 }
 
 fn landlock_alone_stops_every_change_of_contents_and_names() {
     need_landlock();
-    assert_untouched(Held::Landlock, ATTRIBUTES);
+    assert_untouched(ProcessLimits::Landlock, ATTRIBUTES);
 }
 
 /// Otherwise the other tests would prove nothing.
 fn the_attempts_would_succeed_without_confinement() {
-    let succeeded = attack(&prepared(Held::Unconfined));
+    let succeeded = attack(&prepared(ProcessLimits::Unconfined));
     for expected in [
         "append",
         "chmod",
@@ -189,7 +189,7 @@ fn everything_can_be_done_inside() {
 echo a > file; echo b >> file; : > empty; mkdir -p folder/deep; mv file folder/deep/moved
 ln -s folder link; ln folder/deep/moved folder/hard; chmod 700 folder; touch -d 2001-01-01 empty
 mkfifo pipe; cp -a folder copy; rm -r folder; mktemp; cat copy/hard";
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let finished = held.sh(script);
         assert_eq!(
             finished.ending,
@@ -215,7 +215,7 @@ fn what_is_made_inside_belongs_to_the_caller() {
 }
 
 fn several_folders_can_be_writable() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let mut sandbox = Sandbox::held_by(held);
         let second = sandbox.inside.with_file_name("second folder");
         fs::create_dir(&second).expect("a second folder");
@@ -244,7 +244,7 @@ fn shared_memory_is_private() {
     assert_eq!(stdout(&finished), "secret\n", "{}", stderr(&finished));
     assert!(!Path::new(&name).exists());
     assert!(
-        !Held::Landlock
+        !ProcessLimits::Landlock
             .sh(&format!("echo > {name}"))
             .ending
             .is_success()
@@ -258,9 +258,9 @@ echo x > /dev/null; head -c 3 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c
 echo via > /dev/stdout; echo < /dev/stdin; ! echo x > /dev/full
 python3 -c 'import os; m, s = os.openpty(); os.write(s, b\"pty\\n\"); print(os.read(m, 3))'
 python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let mut script = script.to_owned();
-        if held == Held::Landlock {
+        if held == ProcessLimits::Landlock {
             // A lock is a file in the global shared memory.
             script = script
                 .lines()
@@ -281,7 +281,7 @@ python3 -c 'import multiprocessing as m; m.Lock(); print(1)'";
 }
 
 fn settings_of_the_kernel_cannot_be_written() {
-    for held in Held::confined() {
+    for held in ProcessLimits::confined() {
         let finished = Sandbox::held_by(held).python(
             "for path in ('/proc/sys/kernel/core_pattern', '/proc/sys/kernel/pid_max', \
              '/sys/kernel/uevent_helper', '/proc/sysrq-trigger', '/sys/kernel/mm/ksm/run'):
@@ -297,7 +297,7 @@ fn settings_of_the_kernel_cannot_be_written() {
 }
 
 /// Runs a script whose input and output are the file outside; returns the mode and content of the file afterwards.
-fn with_the_file_as_streams(held: Held, script: &str) -> (u32, String) {
+fn with_the_file_as_streams(held: ProcessLimits, script: &str) -> (u32, String) {
     let sandbox = prepared(held);
     let path = sandbox.outside.join("file");
     let output = fs::OpenOptions::new()
@@ -321,14 +321,17 @@ fn with_the_file_as_streams(held: Held, script: &str) -> (u32, String) {
 /// The command gets pipes in place of files, and the null device of its own root.
 fn standard_streams_lead_to_no_file_outside() {
     let null = || fs::metadata("/dev/null").expect("the null device").mode();
-    let before = (null(), with_the_file_as_streams(Held::Unconfined, "true").0);
-    for held in Held::confined() {
+    let before = (
+        null(),
+        with_the_file_as_streams(ProcessLimits::Unconfined, "true").0,
+    );
+    for held in ProcessLimits::confined() {
         let script = "chmod 4777 /dev/stdin /dev/stderr /proc/self/fd/0 /proc/self/fd/2
 truncate -s 0 /dev/stdin /dev/stderr; echo changed > /proc/self/fd/0; cat >&2";
         let (mode, content) = with_the_file_as_streams(held, script);
         assert_eq!(mode, before.1, "{held:?}");
         assert!(content.starts_with("original"), "{held:?} {content}");
-        if held != Held::Landlock {
+        if held != ProcessLimits::Landlock {
             held.sh("chmod 4777 /dev/stdin /dev/null /proc/self/fd/0");
             assert_eq!(null(), before.0, "{held:?}");
         }
@@ -337,20 +340,20 @@ truncate -s 0 /dev/stdin /dev/stderr; echo changed > /proc/self/fd/0; cat >&2";
 
 /// The rest of a script after the command still finds the input that the command did not read.
 fn input_that_the_command_did_not_read_is_left() {
-    let sandbox = prepared(Held::Whole);
+    let sandbox = prepared(ProcessLimits::Whole);
     let lines: Vec<String> = (0..50_000).map(|number| format!("{number}\n")).collect();
     let lines = lines.concat();
     fs::write(sandbox.outside.join("file"), lines).expect("a long file");
     let mut file = fs::File::open(sandbox.outside.join("file")).expect("the file");
-    let own = crate::parent::Parent::command(Held::Whole, "inherit", &sandbox);
+    let own = crate::parent::Parent::command(ProcessLimits::Whole, "inherit", &sandbox);
     let output = std::process::Command::new(&own[0])
         .args(&own[1..])
         .args(["sh", "-c", "read first; read second; echo $first $second"])
         .stdin(file.try_clone().expect("the same file"))
         .output()
         .expect("a copy of this program");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.starts_with("0 1\n"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stdout);
+    assert!(reported.starts_with("0 1\n"), "{reported}");
     let mut rest = String::new();
     file.read_to_string(&mut rest).expect("the rest");
     assert!(

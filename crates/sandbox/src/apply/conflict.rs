@@ -1,7 +1,13 @@
-//! A path that changed on both sides, with the content of each side.
+//! Conflicts of an apply: a path that changed on both sides, the reason, and the content of each side.
 
-use cleveragents_domain::{FileState, TreePath};
+use cleveragents_domain::{FileKind, FileState, TreePath};
 use serde::Serialize;
+
+use crate::capture::Change;
+use crate::git::{Blob, GitPlan, Update};
+use crate::objects::Objects;
+use crate::scoped_dir::Root;
+use crate::state::read_state;
 
 /// Maximum number of bytes of text shown of each side.
 const SHOWN: usize = 16 << 10;
@@ -67,4 +73,145 @@ impl Conflict {
     pub fn label(&self) -> String {
         format!("{}/{}", self.alias, self.path)
     }
+}
+
+/// Reasons of conflicts, as users read them after the path.
+pub(crate) mod reason {
+    use cleveragents_domain::TreePath;
+
+    pub(crate) const CREATED: &str = "it was created outside too";
+    pub(crate) const REMOVED: &str = "it was removed outside";
+    pub(crate) const CHANGED: &str = "it was changed outside too";
+    pub(crate) const DATABASE: &str = "the database was changed outside too";
+    pub(crate) const UNCOMMITTED: &str = "it has changes outside that are not committed";
+    pub(crate) const STAGED: &str = "it has staged changes outside that are not committed";
+    pub(crate) const EDITED_PLACE: &str = "it has uncommitted edits or newer commits outside in the same place; \
+                                           commit the edits, then apply";
+    pub(crate) const BRANCH_CHANGED: &str = "your branch changed it too, in the same place";
+
+    /// A file replaces a folder that has content outside.
+    pub(crate) fn folder_holds(inner: &TreePath) -> String {
+        format!("the folder in its place holds `{inner}`")
+    }
+
+    /// The parent of the path is no longer a folder.
+    pub(crate) fn not_a_folder(folder: &TreePath) -> String {
+        format!("its folder `{folder}` is something else outside")
+    }
+
+    /// Two parts of one sandbox contain the same real path.
+    pub(crate) fn also_in_part(other: &str) -> String {
+        format!("part `{other}` of the sandbox changes it too")
+    }
+}
+
+/// State of a path in the user's folder, with up to 1 MiB of its content.
+pub(crate) fn yours(
+    root: &Root,
+    path: &TreePath,
+    found: Option<FileState>,
+) -> std::io::Result<Option<Side>> {
+    let Some(found) = found else { return Ok(None) };
+    let content = match found.kind() {
+        FileKind::Directory => Vec::new(),
+        FileKind::Symlink => root.read_link(path)?,
+        FileKind::File => {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(
+                &mut std::io::Read::take(root.open_file(path)?, 1 << 20),
+                &mut bytes,
+            )?;
+            bytes
+        }
+    };
+    Ok(Some(Side::from_state(&found, Some(&content))))
+}
+
+/// A conflict with the content of both sides as far as they are readable.
+pub(crate) fn conflict(
+    alias: &str,
+    root: &Root,
+    change: &Change,
+    yours_known: Option<Side>,
+    reason: String,
+    objects: &Objects,
+) -> Conflict {
+    let side = |state: Option<FileState>| {
+        let state = state?;
+        let content = objects.read(state.hash).ok().flatten();
+        Some(Side::from_state(&state, content.as_deref()))
+    };
+    let found = || {
+        let state = read_state(root, &change.path, None)
+            .ok()
+            .flatten()
+            .map(|(state, _)| state);
+        yours(root, &change.path, state).ok().flatten()
+    };
+    Conflict {
+        alias: alias.to_owned(),
+        path: change.path.clone(),
+        reason,
+        base: side(change.before),
+        yours: yours_known.or_else(found),
+        sandbox: side(change.after),
+    }
+}
+
+/// A conflict with an edit that the user did not commit.
+pub(crate) fn dirty(
+    alias: &str,
+    root: &Root,
+    plan: &GitPlan,
+    update: &Update,
+    change: Option<&Change>,
+    reason: &str,
+    objects: &Objects,
+) -> Conflict {
+    let stand_in = Change {
+        path: update.path.clone(),
+        before: None,
+        after: None,
+    };
+    let mut found = conflict(
+        alias,
+        root,
+        change.unwrap_or(&stand_in),
+        None,
+        reason.to_owned(),
+        objects,
+    );
+    let side = |blob: &Option<Blob>| {
+        let blob = blob.as_ref()?;
+        Some(Side::new(blob.mode.clone(), &plan.blob(blob).ok()?))
+    };
+    found.base = side(&update.old).or(found.base);
+    found.sandbox = side(&update.new);
+    found
+}
+
+/// Conflicts that the merge itself reported.
+pub(crate) fn unmerged(alias: &str, plan: &GitPlan) -> Vec<Conflict> {
+    let reason = if plan.meets_edits {
+        reason::EDITED_PLACE
+    } else {
+        reason::BRANCH_CHANGED
+    };
+    plan.unmerged
+        .iter()
+        .map(|unmerged| {
+            let [base, yours, sandbox] = unmerged.sides.each_ref().map(|blob| {
+                let blob = blob.as_ref()?;
+                Some(Side::new(blob.mode.clone(), &plan.blob(blob).ok()?))
+            });
+            Conflict {
+                alias: alias.to_owned(),
+                path: unmerged.path.clone(),
+                reason: reason.to_owned(),
+                base,
+                yours,
+                sandbox,
+            }
+        })
+        .collect()
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::repository::RefChange;
 use super::steps::Steps;
 use crate::database::DatabaseChange;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::kill_points;
 use crate::objects::Objects;
 use crate::server::{Outcome, ServerChange, Servers, StatementRun};
@@ -138,7 +138,7 @@ impl Journal {
             return self.call_off(place, error);
         }
         if let Err(error) = self.forward() {
-            return self.give_up(place, error);
+            return self.roll_back_with_cause(place, error);
         }
         match self.commit(servers) {
             // Everything is in place; the next command cleans up after a failure here.
@@ -147,7 +147,7 @@ impl Journal {
             }),
             Ok(Outcome::Aborted) => {
                 let cause = "the server did not commit the statements".to_owned();
-                self.give_up(place, Error::RolledBack(cause))
+                self.roll_back_with_cause(place, Error::RolledBack(cause))
             }
             Err(error) => Err(undecided(error)),
         }
@@ -263,7 +263,7 @@ impl Journal {
     }
 
     /// Rolls everything back and returns the cause.
-    fn give_up(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
+    fn roll_back_with_cause(&mut self, place: &Path, cause: Error) -> Result<(), Error> {
         self.roll_back();
         let kept = self
             .backward(place)

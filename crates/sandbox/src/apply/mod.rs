@@ -27,8 +27,8 @@ pub use tree::net_changes;
 
 use crate::capture::Change;
 use crate::database::{self, DatabaseChange};
-use crate::error::{During as _, Error};
-use crate::git::{GitRequest, Landing, open_checkout, plan_result};
+use crate::error::{Error, PathContext as _};
+use crate::git::{BranchUpdate, GitRequest, open_checkout, plan_result};
 use crate::member::{Base, Member};
 use crate::objects::Objects;
 use crate::scoped_dir::Root;
@@ -44,11 +44,10 @@ pub(crate) const READ_ONLY: &str = "the resource is linked read-only";
 /// other programs must be able to open it in one system call.
 pub(crate) const LONGEST_PATH: usize = 3_900;
 
-/// Options of an apply.
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
-    /// How the result arrives on a branch.
-    pub landing: Landing,
+    /// Commit or merge on the user's branch.
+    pub landing: BranchUpdate,
     /// Commit message.
     pub message: String,
     /// Only compute the result; not even git objects are left behind.
@@ -118,7 +117,7 @@ pub fn plan(
     let mut objects = Objects::open(objects_folder).during("opening", objects_folder)?;
     let mut previews = Vec::new();
     let mut conflicts = Vec::new();
-    let mut places = overlap::Places::new();
+    let mut places = overlap::ChangedPaths::new();
     let mut journal = Journal::new(scratch, objects_folder);
     for (member, changes) in parts {
         let changes: Vec<Change> = changes.iter().filter_map(without_new_bits).collect();
@@ -239,7 +238,7 @@ impl Part<'_> {
             landing: self.options.landing,
             message: &self.options.message,
         })?;
-        let mut conflicts = repository::unmerged(&self.member.alias, &result);
+        let mut conflicts = conflict::unmerged(&self.member.alias, &result);
         let mut files = Vec::new();
         if conflicts.is_empty() && !checkout.is_bare {
             let alias = &self.member.alias;
@@ -336,7 +335,7 @@ impl Part<'_> {
             let conflict = change.map(|change| Conflict {
                 alias: self.member.alias.clone(),
                 path: change.path.clone(),
-                reason: "the database was changed outside too".to_owned(),
+                reason: conflict::reason::DATABASE.to_owned(),
                 base: None,
                 yours: None,
                 sandbox: None,

@@ -5,18 +5,19 @@ use std::path::PathBuf;
 
 use cleveragents_domain::TreePath;
 
+use super::conflict::reason;
 use super::{Conflict, MemberPreview};
 use crate::member::{Base, Member};
 
 /// Real paths that members change, each with the alias of the member.
-pub(super) type Places = BTreeMap<PathBuf, String>;
+pub(super) type ChangedPaths = BTreeMap<PathBuf, String>;
 
 /// Changes of a member at paths that an earlier member changes too, or that contain one another.
-/// Adds the paths of the member to `Places`.
+/// Adds the paths of the member to `ChangedPaths`.
 pub(super) fn with_earlier(
     member: &Member,
     preview: &MemberPreview,
-    places: &mut Places,
+    places: &mut ChangedPaths,
 ) -> Vec<Conflict> {
     let changed = places_of(member, preview);
     let conflicts = changed
@@ -31,7 +32,7 @@ pub(super) fn with_earlier(
             Some(Conflict {
                 alias: member.alias.clone(),
                 path: path.clone(),
-                reason: format!("part `{other}` of the sandbox changes it too"),
+                reason: reason::also_in_part(other),
                 base: None,
                 yours: None,
                 sandbox: None,

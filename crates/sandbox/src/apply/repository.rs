@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use cleveragents_domain::{ContentHash, FileKind, FileState, TreePath};
 use serde::{Deserialize, Serialize};
 
-use super::conflict::{Conflict, Side};
-use super::tree::{Obstacles, TreeChanges, conflict};
+use super::conflict::{Conflict, conflict, dirty, reason};
+use super::tree::{Obstacles, TreeChanges};
 use crate::capture::Change;
-use crate::error::{During as _, Error};
-use crate::git::{Checkout, GitPlan, open_checkout};
+use crate::error::{Error, PathContext as _};
+use crate::git::{Checkout, GitPlan, IndexLock, hash_file, open_checkout};
 use crate::kill_points;
 use crate::objects::Objects;
 use crate::scoped_dir::Root;
@@ -49,14 +49,11 @@ struct IndexChange {
     after: ContentHash,
 }
 
-fn lock_of(index: &Path) -> PathBuf {
-    let mut name = index.as_os_str().to_owned();
-    name.push(".lock");
-    PathBuf::from(name)
-}
-
-fn hash_file(place: &Path) -> io::Result<ContentHash> {
-    Ok(crate::objects::hash_of(&mut File::open(place)?)?.0)
+impl IndexChange {
+    /// Lock of the index while the commit `new` is applied.
+    fn lock(&self, new: &str) -> IndexLock<'_> {
+        IndexLock::new(&self.place, self.after, new)
+    }
 }
 
 /// Name of the folder of packs in an object folder.
@@ -167,9 +164,9 @@ pub(crate) fn plan_files(
             continue;
         }
         let reason = if update.index == update.old {
-            "it has changes outside that are not committed"
+            reason::UNCOMMITTED
         } else {
-            "it has staged changes outside that are not committed"
+            reason::STAGED
         };
         conflicts.push(dirty(
             alias,
@@ -222,63 +219,6 @@ fn with_mode(change: &Change, found: Option<FileState>) -> Option<FileState> {
         }
         _ => Some(after),
     }
-}
-
-fn dirty(
-    alias: &str,
-    root: &Root,
-    plan: &GitPlan,
-    update: &crate::git::Update,
-    change: Option<&Change>,
-    reason: &str,
-    objects: &Objects,
-) -> Conflict {
-    let stand_in = Change {
-        path: update.path.clone(),
-        before: None,
-        after: None,
-    };
-    let mut found = conflict(
-        alias,
-        root,
-        change.unwrap_or(&stand_in),
-        None,
-        reason.to_owned(),
-        objects,
-    );
-    let side = |blob: &Option<crate::git::Blob>| {
-        let blob = blob.as_ref()?;
-        Some(Side::new(blob.mode.clone(), &plan.blob(blob).ok()?))
-    };
-    found.base = side(&update.old).or(found.base);
-    found.sandbox = side(&update.new);
-    found
-}
-
-/// Conflicts that the merge itself reported.
-pub(crate) fn unmerged(alias: &str, plan: &GitPlan) -> Vec<Conflict> {
-    let reason = if plan.meets_edits {
-        "it has uncommitted edits or newer commits outside in the same place; commit the edits, then apply"
-    } else {
-        "your branch changed it too, in the same place"
-    };
-    plan.unmerged
-        .iter()
-        .map(|unmerged| {
-            let [base, yours, sandbox] = unmerged.sides.each_ref().map(|blob| {
-                let blob = blob.as_ref()?;
-                Some(Side::new(blob.mode.clone(), &plan.blob(blob).ok()?))
-            });
-            Conflict {
-                alias: alias.to_owned(),
-                path: unmerged.path.clone(),
-                reason: reason.to_owned(),
-                base,
-                yours,
-                sandbox,
-            }
-        })
-        .collect()
 }
 
 /// Files that the merge composed from both sides, with the content that git checks out.
@@ -362,15 +302,15 @@ impl RefChange {
         carry_objects(&from, &to).during("writing", &theirs)?;
         let mut is_same = true;
         if let Some(index) = &self.index {
-            let lock = lock_of(&index.place);
-            match self.place_lock(index, &lock) {
+            let lock = index.lock(&self.new);
+            match lock.acquire(&index.fresh) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(Error::RepositoryBusy {
                         repository: self.location.clone(),
-                        lock,
+                        lock: lock.path().to_owned(),
                     });
                 }
-                other => other.during("making", &lock)?,
+                other => other.during("making", lock.path())?,
             }
             is_same = hash_file(&index.place).during("reading", &index.place)? == index.before;
         }
@@ -381,32 +321,6 @@ impl RefChange {
             )));
         }
         Ok(())
-    }
-
-    /// Creates the lock with its complete content in one step: the content identifies the lock as
-    /// ours.
-    fn place_lock(&self, index: &IndexChange, lock: &Path) -> io::Result<()> {
-        let draft = self.draft_of(index);
-        let written = || -> io::Result<()> {
-            let mut file = File::create(&draft)?;
-            file.write_all(&std::fs::read(&index.fresh)?)?;
-            file.sync_data()?;
-            std::fs::hard_link(&draft, lock)
-        };
-        let placed = written();
-        // Also after a failure, so that no draft remains.
-        match std::fs::remove_file(&draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
-            _ => placed,
-        }
-    }
-
-    /// Path at which the lock is written before it is renamed. The same in every process that may
-    /// have to remove it.
-    fn draft_of(&self, index: &IndexChange) -> PathBuf {
-        let mut name = index.place.as_os_str().to_owned();
-        name.push(format!(".cleveragents-{}", &self.new));
-        PathBuf::from(name)
     }
 
     /// Moves the branch, then replaces the index.
@@ -427,9 +341,9 @@ impl RefChange {
         }
         kill_points::boundary();
         if let Some(index) = &self.index {
-            let lock = lock_of(&index.place);
-            if hash_file(&lock).ok() == Some(index.after) {
-                std::fs::rename(&lock, &index.place).during("writing", &index.place)?;
+            let lock = index.lock(&self.new);
+            if lock.is_held() {
+                lock.replace_index()?;
             } else if hash_file(&index.place).during("reading", &index.place)? != index.after {
                 return Err(Error::Raced(format!(
                     "the index of `{}` was changed by another process",
@@ -447,9 +361,7 @@ impl RefChange {
         if let Some(index) = &self.index
             && hash_file(&index.place).during("reading", &index.place)? == index.after
         {
-            let lock = lock_of(&index.place);
-            std::fs::copy(&index.saved, &lock).during("writing", &lock)?;
-            std::fs::rename(&lock, &index.place).during("writing", &index.place)?;
+            index.lock(&self.new).restore_index(&index.saved)?;
         }
         kill_points::boundary();
         let head = checkout.head()?.commit;
@@ -471,14 +383,7 @@ impl RefChange {
     /// Removes the index lock if it is ours.
     pub(crate) fn unlock(&self) -> Result<(), Error> {
         if let Some(index) = &self.index {
-            let lock = lock_of(&index.place);
-            if hash_file(&lock).ok() == Some(index.after) {
-                std::fs::remove_file(&lock).during("removing", &lock)?;
-            }
-            let draft = self.draft_of(index);
-            if draft.exists() {
-                std::fs::remove_file(&draft).during("removing", &draft)?;
-            }
+            index.lock(&self.new).release()?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::kill_points;
 use crate::objects::Objects;
 use crate::scoped_dir::{Root, stat_of};
@@ -39,7 +39,7 @@ pub(crate) struct Step {
 
 /// Order of the steps: paths are removed before others take their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum StepOrder {
     RemoveFile,
     RemoveFolder,
     MakeFolder,
@@ -72,12 +72,12 @@ impl Step {
     }
 }
 
-fn turn(step: &Step) -> Turn {
+fn turn(step: &Step) -> StepOrder {
     match (step.before, step.after) {
-        (before, None) if is_folder(before) => Turn::RemoveFolder,
-        (_, None) => Turn::RemoveFile,
-        (_, after) if is_folder(after) => Turn::MakeFolder,
-        _ => Turn::PlaceFile,
+        (before, None) if is_folder(before) => StepOrder::RemoveFolder,
+        (_, None) => StepOrder::RemoveFile,
+        (_, after) if is_folder(after) => StepOrder::MakeFolder,
+        _ => StepOrder::PlaceFile,
     }
 }
 
@@ -109,7 +109,7 @@ impl Steps {
         }
         steps.sort_by(|left, right| {
             turn(left).cmp(&turn(right)).then_with(|| {
-                if turn(left) <= Turn::RemoveFolder {
+                if turn(left) <= StepOrder::RemoveFolder {
                     right.path.cmp(&left.path)
                 } else {
                     left.path.cmp(&right.path)

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cleveragents_domain::{FileKind, FileState, TreePath};
 
-use super::conflict::{Conflict, Side};
+use super::conflict::{Conflict, conflict, reason, yours};
 use crate::capture::Change;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::objects::Objects;
 use crate::scan::{Extent, scan};
 use crate::scoped_dir::Root;
@@ -129,9 +129,9 @@ fn decide(change: &Change, found: Option<FileState>) -> Decision {
                 ..found
             }))
         }
-        (None, _, Some(_)) => Decision::Conflict("it was created outside too"),
-        (_, _, None) => Decision::Conflict("it was removed outside"),
-        _ => Decision::Conflict("it was changed outside too"),
+        (None, _, Some(_)) => Decision::Conflict(reason::CREATED),
+        (_, _, None) => Decision::Conflict(reason::REMOVED),
+        _ => Decision::Conflict(reason::CHANGED),
     }
 }
 
@@ -141,12 +141,12 @@ pub(crate) struct Obstacles<'a> {
     root: &'a Root,
     /// Paths that are removed or become folders.
     removed: &'a BTreeSet<&'a TreePath>,
-    folders: HashMap<TreePath, Way>,
+    folders: HashMap<TreePath, FolderAccess>,
 }
 
 /// Whether paths can be placed in a folder.
 #[derive(Debug, Clone)]
-enum Way {
+enum FolderAccess {
     /// The folder exists.
     Open,
     /// The folder does not exist, or only a path that is removed is in its place.
@@ -171,9 +171,9 @@ impl<'a> Obstacles<'a> {
     ) -> Result<Option<String>, Error> {
         let Some(after) = after else { return Ok(None) };
         match self.way_to(path.parent())? {
-            Way::Blocked(reason) => return Ok(Some(reason)),
-            Way::Absent => return Ok(None),
-            Way::Open => {}
+            FolderAccess::Blocked(reason) => return Ok(Some(reason)),
+            FolderAccess::Absent => return Ok(None),
+            FolderAccess::Open => {}
         }
         let is_folder_now = self.is_folder(path)?.unwrap_or(false);
         if after.kind() == FileKind::Directory || !is_folder_now {
@@ -193,24 +193,22 @@ impl<'a> Obstacles<'a> {
             .entries
             .keys()
             .find(|inner| *inner != path && inner.is_within(path) && !self.removed.contains(inner));
-        Ok(foreign.map(|inner| format!("the folder in its place holds `{inner}`")))
+        Ok(foreign.map(reason::folder_holds))
     }
 
-    fn way_to(&mut self, folder: Option<TreePath>) -> Result<Way, Error> {
+    fn way_to(&mut self, folder: Option<TreePath>) -> Result<FolderAccess, Error> {
         let Some(folder) = folder else {
-            return Ok(Way::Open);
+            return Ok(FolderAccess::Open);
         };
         if let Some(way) = self.folders.get(&folder) {
             return Ok(way.clone());
         }
         let way = match self.way_to(folder.parent())? {
-            Way::Open => match self.is_folder(&folder)? {
-                Some(true) => Way::Open,
-                None => Way::Absent,
-                Some(false) if self.removed.contains(&folder) => Way::Absent,
-                Some(false) => {
-                    Way::Blocked(format!("its folder `{folder}` is something else outside"))
-                }
+            FolderAccess::Open => match self.is_folder(&folder)? {
+                Some(true) => FolderAccess::Open,
+                None => FolderAccess::Absent,
+                Some(false) if self.removed.contains(&folder) => FolderAccess::Absent,
+                Some(false) => FolderAccess::Blocked(reason::not_a_folder(&folder)),
             },
             other => other,
         };
@@ -226,54 +224,6 @@ impl<'a> Obstacles<'a> {
             stat.mode
                 .is_some_and(|mode| mode.kind() == FileKind::Directory)
         }))
-    }
-}
-
-fn yours(root: &Root, path: &TreePath, found: Option<FileState>) -> std::io::Result<Option<Side>> {
-    let Some(found) = found else { return Ok(None) };
-    let content = match found.kind() {
-        FileKind::Directory => Vec::new(),
-        FileKind::Symlink => root.read_link(path)?,
-        FileKind::File => {
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(
-                &mut std::io::Read::take(root.open_file(path)?, 1 << 20),
-                &mut bytes,
-            )?;
-            bytes
-        }
-    };
-    Ok(Some(Side::from_state(&found, Some(&content))))
-}
-
-/// A conflict with the content of both sides as far as they are readable.
-pub(crate) fn conflict(
-    alias: &str,
-    root: &Root,
-    change: &Change,
-    yours_known: Option<Side>,
-    reason: String,
-    objects: &Objects,
-) -> Conflict {
-    let side = |state: Option<FileState>| {
-        let state = state?;
-        let content = objects.read(state.hash).ok().flatten();
-        Some(Side::from_state(&state, content.as_deref()))
-    };
-    let found = || {
-        let state = read_state(root, &change.path, None)
-            .ok()
-            .flatten()
-            .map(|(state, _)| state);
-        yours(root, &change.path, state).ok().flatten()
-    };
-    Conflict {
-        alias: alias.to_owned(),
-        path: change.path.clone(),
-        reason,
-        base: side(change.before),
-        yours: yours_known.or_else(found),
-        sandbox: side(change.after),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::scoped_dir::{Root, Stat};
 
 /// One folder of a tree.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
+pub(crate) struct FolderListing {
     /// `None` for the root.
     pub(crate) folder: Option<TreePath>,
     /// All names, concatenated.
@@ -19,7 +19,7 @@ pub(crate) struct Listing {
     entries: Vec<(usize, Stat)>,
 }
 
-impl Listing {
+impl FolderListing {
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -41,13 +41,13 @@ impl Listing {
 }
 
 #[derive(Default)]
-struct Collector(Vec<Listing>);
+struct ListingCollector(Vec<FolderListing>);
 
-impl Visitor for Collector {
+impl Visitor for ListingCollector {
     fn folder(&mut self, folder: Option<&TreePath>, names: &mut Names) -> io::Result<()> {
-        let mut listing = Listing {
+        let mut listing = FolderListing {
             folder: folder.cloned(),
-            ..Listing::default()
+            ..FolderListing::default()
         };
         for (name, stat) in names.sorted() {
             if stat.mode.is_some() {
@@ -61,17 +61,20 @@ impl Visitor for Collector {
 }
 
 /// Every folder of a tree, sorted by path.
-pub(super) fn list(root: &Root, extent: Extent<'_>) -> io::Result<Vec<Listing>> {
-    let parts = walk(root, extent, Collector::default)?;
-    let mut listings: Vec<Listing> = parts.into_iter().flat_map(|part| part.0).collect();
+pub(super) fn list(root: &Root, extent: Extent<'_>) -> io::Result<Vec<FolderListing>> {
+    let parts = walk(root, extent, ListingCollector::default)?;
+    let mut listings: Vec<FolderListing> = parts.into_iter().flat_map(|part| part.0).collect();
     listings.sort_unstable_by(|left, right| left.folder.cmp(&right.folder));
     Ok(listings)
 }
 
 /// Paths that differ between two scans, sorted.
-pub(super) fn differences(before: &[Listing], after: &[Listing]) -> io::Result<Vec<TreePath>> {
+pub(super) fn differences(
+    before: &[FolderListing],
+    after: &[FolderListing],
+) -> io::Result<Vec<TreePath>> {
     let mut paths = Vec::new();
-    let empty = Listing::default();
+    let empty = FolderListing::default();
     for pair in merged(before.iter(), after.iter(), |left, right| {
         left.folder.cmp(&right.folder)
     }) {

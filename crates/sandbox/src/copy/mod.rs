@@ -16,13 +16,13 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::capture::BaseContent;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::manifest::{Manifest, PathRecord};
 use crate::objects::Objects;
 use crate::scan::Extent;
 use crate::scoped_dir::{Root, Stat};
 use crate::state::read_state;
-use listing::{Listing, differences, list};
+use listing::{FolderListing, differences, list};
 
 /// Maximum number of copy passes; each pass copies again the paths that changed during the previous
 /// one.
@@ -38,7 +38,7 @@ const IN_MEMORY: u64 = 128 << 10;
 #[derive(Debug)]
 pub(crate) struct CopiedTree {
     /// Folder by folder, sorted.
-    pub(crate) listings: Vec<Listing>,
+    pub(crate) listings: Vec<FolderListing>,
     /// Time of the scan, in nanoseconds since the epoch.
     pub(crate) moment: i64,
 }
@@ -99,7 +99,7 @@ fn is_folder(stat: &Stat) -> bool {
 fn copy_paths(
     from: &Root,
     to: &Root,
-    listings: &[Listing],
+    listings: &[FolderListing],
     wanted: Option<&HashSet<TreePath>>,
 ) -> Result<(), Error> {
     // Parents come before their children.
@@ -112,7 +112,7 @@ fn copy_paths(
             }
         }
     }
-    let runs: Vec<(&Listing, usize)> = listings
+    let runs: Vec<(&FolderListing, usize)> = listings
         .iter()
         .flat_map(|listing| {
             let starts = (0..listing.len()).step_by(RUN);
@@ -168,7 +168,7 @@ impl Copier<'_> {
     /// Copies at most [`RUN`] files and links of a folder, starting at one.
     fn copy_run(
         &mut self,
-        listing: &Listing,
+        listing: &FolderListing,
         start: usize,
     ) -> Result<(), (std::path::PathBuf, io::Error)> {
         let place_of = |name: &[u8]| match listing.inside(name) {
@@ -316,7 +316,7 @@ fn times_of(stat: &Stat) -> Timestamps {
 
 /// Sets the times of folders last and deepest first: filling a folder changes its times, and some
 /// folders are not writable.
-fn set_folder_times(to: &Root, listings: &[Listing]) -> Result<(), Error> {
+fn set_folder_times(to: &Root, listings: &[FolderListing]) -> Result<(), Error> {
     for listing in listings.iter().rev() {
         for (name, stat) in listing.entries().filter(|(_, stat)| is_folder(stat)) {
             let path = listing.inside(name).during("making", to.path())?;
@@ -335,13 +335,13 @@ fn set_folder_times(to: &Root, listings: &[Listing]) -> Result<(), Error> {
 
 /// The original of a copy, as the source of original content. The cost of looking up a few paths
 /// does not grow with the tree.
-pub(crate) struct Original<'a> {
+pub(crate) struct CopyOriginal<'a> {
     pub(crate) root: &'a Root,
     /// Manifest of the original at the time of the copy.
     pub(crate) manifest: &'a Path,
 }
 
-impl BaseContent for Original<'_> {
+impl BaseContent for CopyOriginal<'_> {
     fn keep(
         &self,
         paths: &[(TreePath, PathRecord)],
@@ -375,13 +375,17 @@ impl BaseContent for Original<'_> {
     }
 }
 
-impl Original<'_> {
+impl CopyOriginal<'_> {
     /// Paths whose original content the original no longer has.
     pub(crate) fn changed(&self, extent: Extent<'_>) -> Result<Vec<TreePath>, Error> {
         let manifest = Manifest::load(self.manifest)
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", self.manifest.display())))?;
         let found = manifest
-            .compare(self.root, extent, &crate::stop::Stop::default())
+            .compare(
+                self.root,
+                extent,
+                &crate::scan_cancel::ScanCancel::default(),
+            )
             .during("walking", self.root.path())?;
         // Paths that are new in the original were never copied.
         let known = found

@@ -15,7 +15,7 @@ use super::program::Git;
 use super::worktree::{Checkout, open_checkout, quoted};
 use super::{joined, records};
 use crate::capture::BaseContent;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::manifest::PathRecord;
 use crate::objects::Objects;
 use crate::scoped_dir::Root;

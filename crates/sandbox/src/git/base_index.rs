@@ -94,7 +94,7 @@ pub(crate) fn only<'a>(
     index: &Path,
     paths: impl IntoIterator<Item = &'a TreePath>,
 ) -> io::Result<Option<Vec<u8>>> {
-    let Some(entries) = Entries::open(index)? else {
+    let Some(entries) = IndexEntries::open(index)? else {
         return Ok(None);
     };
     // Sorted as git requires, without duplicates.
@@ -134,7 +134,7 @@ pub(crate) fn only<'a>(
 }
 
 /// An index and its list.
-struct Entries {
+struct IndexEntries {
     index: File,
     list: File,
     count: u64,
@@ -143,7 +143,7 @@ struct Entries {
     version: Vec<u8>,
 }
 
-impl Entries {
+impl IndexEntries {
     fn open(index: &Path) -> io::Result<Option<Self>> {
         let list = match File::open(list_of(index)) {
             Ok(list) => list,

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::program::Git;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 
 /// Approximate size of the batches passed to git.
 const BATCH: usize = 16 << 20;

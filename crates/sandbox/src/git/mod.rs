@@ -7,6 +7,7 @@
 mod base;
 mod base_index;
 mod import;
+mod lock;
 mod program;
 mod result;
 mod shared_objects;
@@ -17,9 +18,10 @@ mod worktree;
 
 pub(crate) use base::CommittedContent;
 pub(crate) use base_index::write_list;
+pub(crate) use lock::{IndexLock, hash_file};
 pub(crate) use program::object_folder;
 pub use program::{Git, GitOutput, StreamedOutput};
-pub use result::Landing;
+pub use result::BranchUpdate;
 pub(crate) use result::{Blob, GitPlan, GitRequest, plan_result};
 pub(crate) use shared_objects::{shared_config, shared_objects};
 pub(crate) use snapshot::included_edits;

@@ -315,13 +315,12 @@ fn failed_to_run(error: ProcessError) -> Error {
 /// Result of git after its output was streamed.
 #[derive(Debug)]
 pub struct StreamedOutput {
-    /// How the process ended.
+    /// Exit code or signal of the process.
     pub ending: Ending,
     /// Error output.
     pub complaints: Vec<u8>,
 }
 
-/// Output of git.
 #[derive(Debug)]
 pub struct GitOutput {
     /// Exit code; `None` when a signal ended git.
@@ -339,14 +338,14 @@ impl GitOutput {
             .iter()
             .map(|argument| argument.as_ref().to_string_lossy().into_owned())
             .collect();
-        let told = String::from_utf8_lossy(&self.stderr);
-        let told = told.trim();
+        let reported = String::from_utf8_lossy(&self.stderr);
+        let reported = reported.trim();
         Error::Git {
             command: words.join(" "),
-            message: if told.is_empty() {
+            message: if reported.is_empty() {
                 format!("it ended with {:?}", self.code)
             } else {
-                told.lines().take(5).collect::<Vec<_>>().join("; ")
+                reported.lines().take(5).collect::<Vec<_>>().join("; ")
             },
         }
     }

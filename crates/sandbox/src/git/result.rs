@@ -14,13 +14,13 @@ use super::updates::{Update, updates};
 use super::worktree::{Checkout, GitBase};
 use super::{joined, records};
 use crate::capture::Change;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::objects::Objects;
 
-/// How the result arrives on the user's branch.
+/// Form of the result on the user's branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Landing {
+pub enum BranchUpdate {
     /// One commit on top of the branch.
     #[default]
     Commit,
@@ -88,7 +88,7 @@ pub(crate) struct GitRequest<'a> {
     pub(crate) content: &'a Objects,
     /// An empty folder for indexes and new objects.
     pub(crate) scratch: &'a Path,
-    pub(crate) landing: Landing,
+    pub(crate) landing: BranchUpdate,
     pub(crate) message: &'a str,
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn plan_result(request: &GitRequest<'_>) -> Result<GitPlan, Error> {
             return Ok(plan);
         }
     };
-    plan.is_merge = request.landing == Landing::Merge;
+    plan.is_merge = request.landing == BranchUpdate::Merge;
     plan.updates = updates(&plan, request, &new, &tree)?;
     pack_objects(&mut plan)?;
     let result = plan.git.with("GIT_INDEX_FILE", &plan.result_index);
@@ -184,9 +184,9 @@ fn commit_result(
         tree.to_owned()
     } else {
         let ours = match request.landing {
-            Landing::Merge => head.to_owned(),
+            BranchUpdate::Merge => head.to_owned(),
             // The sandbox's changes are relative to its base commit, wherever the branch is now.
-            Landing::Commit => {
+            BranchUpdate::Commit => {
                 let tree = format!("{head}^{{tree}}");
                 commit(git, &tree, &[base], "the branch as it is")?
             }
@@ -197,9 +197,9 @@ fn commit_result(
         }
     };
     Ok(Ok(match request.landing {
-        Landing::Commit if head == base => work,
-        Landing::Commit => commit(git, &merged_tree, &[head], request.message)?,
-        Landing::Merge => commit(git, &merged_tree, &[head, &work], request.message)?,
+        BranchUpdate::Commit if head == base => work,
+        BranchUpdate::Commit => commit(git, &merged_tree, &[head], request.message)?,
+        BranchUpdate::Merge => commit(git, &merged_tree, &[head, &work], request.message)?,
     }))
 }
 
@@ -230,8 +230,8 @@ fn commit_without_edits(
         return Ok(Ok(None));
     }
     Ok(Ok(Some(match request.landing {
-        Landing::Commit => commit(git, &merged_tree, &[head], request.message)?,
-        Landing::Merge => {
+        BranchUpdate::Commit => commit(git, &merged_tree, &[head], request.message)?,
+        BranchUpdate::Merge => {
             let base = request.base.commit.as_str();
             let base_tree = format!("{base}^{{tree}}");
             // Where the branch has the edits by now, the sandbox's commit may have them too.

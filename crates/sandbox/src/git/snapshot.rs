@@ -15,7 +15,7 @@ use super::result::with_identity;
 use super::worktree::{Checkout, GitBase};
 use super::{joined, records};
 use crate::by_products::is_by_product;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::scoped_dir::Root;
 
 /// Larger untracked files are left out of a sandbox, in bytes.
@@ -29,7 +29,7 @@ const MOST_LISTED: usize = 100;
 
 /// Uncommitted changes in the user's checkout.
 #[derive(Default)]
-struct Edits {
+struct UncommittedEdits {
     /// Paths whose current content belongs into the snapshot; a path without a file is deleted.
     included: Vec<TreePath>,
     left_out: Vec<TreePath>,
@@ -86,7 +86,7 @@ impl Checkout {
     }
 
     /// Finds uncommitted changes and decides which of them a sandbox starts with.
-    fn edits(&self, base: &GitBase) -> Result<Edits, Error> {
+    fn edits(&self, base: &GitBase) -> Result<UncommittedEdits, Error> {
         let printed = self.git.run(&[
             "status",
             "--porcelain",
@@ -96,7 +96,7 @@ impl Checkout {
             "--ignore-submodules=all",
         ])?;
         let root = Root::open(&self.location).during("opening", &self.location)?;
-        let mut edits = Edits::default();
+        let mut edits = UncommittedEdits::default();
         let mut untracked_bytes = 0;
         for record in records(&printed) {
             // Two letters and a space precede the path; an untracked repository ends with a slash.
@@ -158,7 +158,7 @@ impl Checkout {
     }
 
     /// Leaves out paths whose content only a command of the user's configuration could store.
-    fn leave_out_filtered(&self, edits: &mut Edits) -> Result<(), Error> {
+    fn leave_out_filtered(&self, edits: &mut UncommittedEdits) -> Result<(), Error> {
         if edits.included.is_empty() {
             return Ok(());
         }

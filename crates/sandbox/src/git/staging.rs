@@ -13,7 +13,7 @@ use super::program::Git;
 use super::result::{Blob, GitRequest, MOST_LOOSE, entry, is_content, refuse, succeed};
 use super::{joined, records};
 use crate::diff::as_git_knows;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::scoped_dir::Root;
 
 /// Larger content is written to a file for git to read, and never loaded completely.
@@ -54,7 +54,7 @@ pub(super) fn stage(
     write_files(request, &root, &attributes)?;
     let attributes_set = AttributesSet::ask(git, paths)?;
     check_paths(request, git, paths, &attributes_set)?;
-    let mut split = Split::default();
+    let mut split = IndexSplit::default();
     if files.len() > MOST_LOOSE && stores_bytes_as_they_are(git)? {
         split = import(request, &files, &attributes_set, objects)?;
         let arguments = ["update-index", "-z", "--add", "--replace", "--index-info"];
@@ -214,7 +214,7 @@ fn converted(set: &AttributesSet) -> HashSet<&[u8]> {
 
 /// Stored files, as entries of an index, and the remaining ones.
 #[derive(Default)]
-struct Split<'a> {
+struct IndexSplit<'a> {
     entries: Vec<u8>,
     left: Vec<(&'a TreePath, FileState)>,
 }
@@ -225,9 +225,9 @@ fn import<'a>(
     files: &[(&'a TreePath, FileState)],
     set: &AttributesSet,
     objects: &Path,
-) -> Result<Split<'a>, Error> {
+) -> Result<IndexSplit<'a>, Error> {
     let converted = converted(set);
-    let mut split = Split::default();
+    let mut split = IndexSplit::default();
     let mut import = Import::new(request.scratch, &request.checkout.object_format, objects)?;
     let mut names = Vec::with_capacity(files.len());
     for (path, state) in files {

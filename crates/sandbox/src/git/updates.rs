@@ -7,7 +7,7 @@ use cleveragents_domain::{FileKind, TreePath};
 use super::program::Git;
 use super::result::{Blob, GitPlan, GitRequest, entry, staged, succeed};
 use super::{joined, records};
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::scoped_dir::Root;
 
 /// A path that the new commit changes.

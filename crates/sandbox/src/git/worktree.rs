@@ -7,7 +7,7 @@ use cleveragents_domain::{FileMode, Hint, TreePath, hint};
 use serde::{Deserialize, Serialize};
 
 use super::program::{Git, check_version};
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::scan::{Extent, Names, Visitor, inside, walk};
 use crate::scoped_dir::{Root, path_of};
 
@@ -217,7 +217,7 @@ impl Checkout {
             if self.git_dir.join(file).exists() {
                 return Err(Error::CannotSandbox {
                     what: format!("`{}`", self.location.display()),
-                    reason: format!("a {work} is going on in it"),
+                    reason: format!("a {work} is in progress in it"),
                     hint: Some(hint!(
                         "end it first: `git {} --continue` or `--abort`, or reset the bisection",
                         work
@@ -416,15 +416,7 @@ pub(crate) fn remove_worktree(
     alias: &str,
 ) -> Result<(), Error> {
     crate::remove_folder(folder).during("removing", folder)?;
-    // Only this sandbox uses the reference, and no other process uses the sandbox: a lock is left from a
-    // killed process.
-    let lock = checkout.common_dir.join(keeper(id, alias) + ".lock");
-    match std::fs::remove_file(&lock) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).during("removing", &lock);
-        }
-        _ => {}
-    }
+    super::lock::remove_stale_lock(&checkout.common_dir, &keeper(id, alias))?;
     checkout
         .git
         .run(&["update-ref", "--no-deref", "-d", &keeper(id, alias)])?;

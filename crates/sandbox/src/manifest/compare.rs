@@ -9,8 +9,8 @@ use super::table::folder_of;
 use super::{Manifest, PathRecord};
 use crate::own_temporary::is_being_written;
 use crate::scan::{Extent, Names, Visitor, inside, walk_until};
+use crate::scan_cancel::ScanCancel;
 use crate::scoped_dir::{Root, Stat};
-use crate::stop::Stop;
 
 /// Paths whose metadata changed, with their recorded state.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Manifest {
         &self,
         root: &Root,
         extent: Extent<'_>,
-        stop: &Stop,
+        stop: &ScanCancel,
     ) -> io::Result<Differences> {
         let touched: HashSet<&[u8]> = self.newer.keys().map(folder_of).collect();
         let visitors = walk_until(root, extent, stop, || Comparison {

@@ -6,7 +6,7 @@
 //! updates are appended as lines to a second file.
 
 mod compare;
-mod first;
+mod initial;
 mod path_record;
 mod table;
 
@@ -17,7 +17,7 @@ use std::path::Path;
 
 use cleveragents_domain::TreePath;
 
-pub(crate) use first::{write_first, write_original};
+pub(crate) use initial::{write_first, write_original};
 pub(crate) use path_record::PathRecord;
 use table::{Folder, Table, encode, folder_of};
 

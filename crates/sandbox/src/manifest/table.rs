@@ -27,12 +27,12 @@ const ROW: u64 = 56;
 const HASH: u64 = 32;
 
 /// Source of bytes: a file, or a buffer with all of it.
-pub(super) trait Source {
+pub(super) trait ByteSource {
     fn length(&self) -> io::Result<u64>;
     fn bytes(&self, from: u64, count: u64) -> io::Result<Cow<'_, [u8]>>;
 }
 
-impl Source for Vec<u8> {
+impl ByteSource for Vec<u8> {
     fn length(&self) -> io::Result<u64> {
         Ok(self.len() as u64)
     }
@@ -47,7 +47,7 @@ impl Source for Vec<u8> {
     }
 }
 
-impl Source for File {
+impl ByteSource for File {
     fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
@@ -93,7 +93,7 @@ struct Head {
 }
 
 impl Head {
-    fn read(source: &impl Source) -> io::Result<Self> {
+    fn read(source: &impl ByteSource) -> io::Result<Self> {
         let bytes = source.bytes(0, HEAD)?;
         let mut rest = bytes.strip_prefix(&MAGIC).ok_or_else(unreadable)?;
         let head = Self {
@@ -136,7 +136,7 @@ struct FolderRow {
     first: u64,
 }
 
-/// A table in a [`Source`].
+/// A table in a [`ByteSource`].
 #[derive(Debug)]
 pub(super) struct Table<S> {
     source: S,
@@ -167,8 +167,8 @@ impl Table<Vec<u8>> {
     }
 
     /// The rows of a folder.
-    pub(super) fn rows(&self, folder: u64) -> io::Result<Rows<'_>> {
-        Ok(Rows {
+    pub(super) fn rows(&self, folder: u64) -> io::Result<FolderRows<'_>> {
+        Ok(FolderRows {
             table: self,
             left: self.range(folder)?,
         })
@@ -193,7 +193,7 @@ impl Table<Vec<u8>> {
     }
 }
 
-impl<S: Source> Table<S> {
+impl<S: ByteSource> Table<S> {
     fn from_source(source: S) -> io::Result<Self> {
         let head = Head::read(&source)?;
         Ok(Self { source, head })
@@ -328,12 +328,12 @@ fn search(
 
 /// The names of a folder in order, each with its recorded state.
 #[derive(Debug, Clone)]
-pub(super) struct Rows<'a> {
+pub(super) struct FolderRows<'a> {
     table: &'a Table<Vec<u8>>,
     left: Range<u64>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> FolderRows<'a> {
     fn name_at(&self, at: u64) -> io::Result<(&'a [u8], &'a [u8])> {
         let Cow::Borrowed(row) = self.table.row(at)? else {
             return Err(unreadable());
@@ -352,7 +352,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl<'a> Iterator for Rows<'a> {
+impl<'a> Iterator for FolderRows<'a> {
     type Item = io::Result<(&'a [u8], PathRecord)>;
 
     fn next(&mut self) -> Option<Self::Item> {

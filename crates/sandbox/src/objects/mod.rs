@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use cleveragents_domain::ContentHash;
 use sha2::{Digest as _, Sha256};
 
-use crate::stop::Stop;
+use crate::scan_cancel::ScanCancel;
 use pack::{Pack, Writer};
 
 /// Content up to this size is read once; larger content twice, and never loaded completely.
@@ -42,7 +42,7 @@ pub(crate) struct Objects {
     /// Opened at the first lookup of content without a separate file.
     packs: OnceCell<Vec<Pack>>,
     /// Cancels long operations.
-    stop: Stop,
+    stop: ScanCancel,
 }
 
 impl Objects {
@@ -53,12 +53,12 @@ impl Objects {
             fresh: Vec::new(),
             writer: None,
             packs: OnceCell::new(),
-            stop: Stop::default(),
+            stop: ScanCancel::default(),
         })
     }
 
     /// Sets the cancellation.
-    pub(crate) fn stopping(self, stop: &Stop) -> Self {
+    pub(crate) fn stopping(self, stop: &ScanCancel) -> Self {
         Self {
             stop: stop.clone(),
             ..self
@@ -270,10 +270,10 @@ impl<R: Read> Read for VerifyingReader<R> {
 
 /// Hashes a stream and counts its bytes.
 pub(crate) fn hash_of(content: &mut dyn Read) -> io::Result<(ContentHash, u64)> {
-    hash_until(content, &Stop::default())
+    hash_until(content, &ScanCancel::default())
 }
 
-fn hash_until(content: &mut dyn Read, stop: &Stop) -> io::Result<(ContentHash, u64)> {
+fn hash_until(content: &mut dyn Read, stop: &ScanCancel) -> io::Result<(ContentHash, u64)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 << 10];
     let mut length = 0;

@@ -7,13 +7,12 @@ use cleveragents_domain::{FileKind, FileMode, TreePath};
 use super::session::{Access, Session};
 use super::{Connection, FIRST, SCRIPT, Script, StatementRun};
 use crate::apply::READ_ONLY;
-use crate::error::{During as _, Error};
+use crate::error::{Error, PathContext as _};
 use crate::member::Member;
 
 /// Name of SQL outside the script in messages.
 const GIVEN: &str = "the given SQL";
 
-/// Result of a query.
 #[derive(Debug)]
 pub struct QueryResult {
     /// The columns of the last statement.

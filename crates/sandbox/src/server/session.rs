@@ -20,7 +20,7 @@ pub(super) enum Access {
 
 /// Rows of a statement, as text. `None` is NULL.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(super) struct QueryRows {
     pub(super) columns: Vec<String>,
     pub(super) values: Vec<Vec<Option<String>>>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Rows {
 pub(super) struct Session {
     connection: Connection,
     /// The number of the transaction and of the server process that runs it; `None` when it only reads.
-    pub(super) number: Option<Number>,
+    pub(super) number: Option<TransactionNumber>,
 }
 
 impl std::fmt::Debug for Session {
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Session {
 
 /// Identifies a transaction on its server, also after its connection is gone.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Number {
+pub(super) struct TransactionNumber {
     /// 64 bits wide, so never reused.
     pub(super) transaction: String,
     /// Number of the server process.
@@ -94,7 +94,7 @@ impl Session {
             let shown = session.connection.shown.clone();
             let row = session.connection.client.query_one(NUMBER, &[]);
             let row = row.map_err(|error| lost(&shown, &error))?;
-            session.number = Some(Number {
+            session.number = Some(TransactionNumber {
                 transaction: row.get(0),
                 process: row.get(1),
                 began: row.get::<_, Option<String>>(2).unwrap_or_default(),
@@ -128,9 +128,9 @@ impl Session {
         &mut self,
         script: &Script,
         limit: usize,
-    ) -> Result<(Vec<StatementRun>, Rows), Error> {
+    ) -> Result<(Vec<StatementRun>, QueryRows), Error> {
         let mut done = Vec::with_capacity(script.statements.len());
-        let mut rows = Rows::default();
+        let mut rows = QueryRows::default();
         for statement in &script.statements {
             let (count, found) = self.run_one(script, statement, limit)?;
             done.push(StatementRun {
@@ -148,7 +148,7 @@ impl Session {
         script: &Script,
         statement: &Statement,
         limit: usize,
-    ) -> Result<(u64, Rows), Error> {
+    ) -> Result<(u64, QueryRows), Error> {
         let shown = &self.connection.shown;
         let wrong = |error: postgres::Error| refused(script.name, statement, shown, &error);
         // The server itself confirms that this is one statement.
@@ -165,7 +165,7 @@ impl Session {
             });
         }
         drop(prepared);
-        let mut rows = Rows::default();
+        let mut rows = QueryRows::default();
         // The server's count, or the number of rows received: EXPLAIN and SHOW return rows and count none.
         let (mut counted, mut came) = (0, 0);
         let messages = self.connection.client.simple_query(&statement.text);

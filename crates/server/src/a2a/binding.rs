@@ -1,4 +1,4 @@
-//! What both bindings share: versions, content types, extensions and streams.
+//! Shared parts of both bindings: versions, content types, extensions and streams.
 
 use axum::response::sse::Sse;
 use axum::response::{IntoResponse as _, Response};

@@ -25,7 +25,7 @@ use crate::gate::Permit;
 use crate::options::Conformance;
 use crate::problem::Problem;
 
-/// How long clients may cache a card, in seconds.
+/// Maximum age of a cached card, in seconds.
 const MAX_AGE: u32 = 300;
 
 /// Maximum number of actors on a card.

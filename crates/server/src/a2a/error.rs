@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::log::FailureCode;
 use crate::problem::Problem;
 
-/// Why a request failed, and when it may be retried.
+/// Reason of a failed request, and the earliest time of a retry.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestError {
     error: Error,
@@ -40,7 +40,6 @@ impl RequestError {
         self.response(status, &json_rpc::failure(id, &self.error))
     }
 
-    /// The response of HTTP+JSON.
     pub(crate) fn http_json_response(&self) -> Response {
         self.response(self.error.reason().http_status(), &self.error.http_json())
     }

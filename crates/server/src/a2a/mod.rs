@@ -22,7 +22,7 @@ mod stream;
 
 use cleveragents_domain::identity::{Permission, Scope};
 
-use crate::routes::{Handler, Place, Route, Verb, open, permitted};
+use crate::routes::{Handler, Route, RouteScope, Verb, open, permitted};
 
 pub(crate) use recover::{begin, caller, end};
 pub(crate) use registry::TaskRegistry;
@@ -32,7 +32,7 @@ const fn route(
     verb: Verb,
     path: &'static str,
     permission: Permission,
-    place: Place,
+    place: RouteScope,
     summary: &'static str,
     handler: Handler,
 ) -> Route {
@@ -57,7 +57,7 @@ macro_rules! rest {
             Verb::$verb,
             concat!("/a2a/v1", $path),
             Permission::$permission,
-            Place::Body,
+            RouteScope::Body,
             $summary,
             permitted!(http_json::answer),
         )
@@ -70,7 +70,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Verb::Get,
         "/.well-known/agent-card.json",
         Permission::Read,
-        Place::Open,
+        RouteScope::Open,
         "The agent card of A2A 1.0",
         open!(card::serve),
     ),
@@ -78,7 +78,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Verb::Get,
         "/.well-known/agent.json",
         Permission::Read,
-        Place::Open,
+        RouteScope::Open,
         "The agent card of A2A 0.3",
         open!(card::serve_v0_3),
     ),
@@ -86,7 +86,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Verb::Get,
         "/a2a",
         Permission::Read,
-        Place::Open,
+        RouteScope::Open,
         "Explain how to use the endpoint",
         open!(json_rpc::explain),
     ),
@@ -94,7 +94,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Verb::Post,
         "/a2a",
         Permission::Read,
-        Place::Body,
+        RouteScope::Body,
         "A2A over JSON-RPC, and the operations as methods",
         permitted!(json_rpc::answer),
     ),
@@ -102,7 +102,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Verb::Get,
         "/a2a/",
         Permission::Read,
-        Place::Open,
+        RouteScope::Open,
         "Explain how to use the endpoint",
         open!(json_rpc::explain),
     ),
@@ -110,7 +110,7 @@ pub(crate) static ROUTES: &[Route] = &[
         Verb::Post,
         "/a2a/",
         Permission::Read,
-        Place::Body,
+        RouteScope::Body,
         "A2A over JSON-RPC, and the operations as methods",
         permitted!(json_rpc::answer),
     ),

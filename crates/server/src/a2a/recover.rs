@@ -10,10 +10,10 @@ use cleveragents_domain::{Code, LeaseSubject, ProcessId, TaskId, TaskState, Ttl}
 
 use super::{push, run};
 use crate::app::App;
-use crate::driving;
 use crate::failure::Failure;
+use crate::plan_driver;
 
-/// How long a server counts as alive without renewing its lease.
+/// Time after the last renewal of its lease during which a server counts as alive.
 const LEASE_SECONDS: u32 = 30;
 
 /// Poll interval for changes by other servers, and how many polls come between two searches for servers that died.
@@ -97,7 +97,7 @@ async fn watch(app: Arc<App>) {
         if round.is_multiple_of(POLLS_BETWEEN_TAKEOVERS) && !app.shutdown.has_started() {
             // The next round retries.
             let _taken = take_over(&app).await;
-            let _taken = driving::take_over(&app).await;
+            let _taken = plan_driver::take_over(&app).await;
         }
         let mut wanted = app.tasks.all_watched();
         wanted.extend(app.tasks.all_running());

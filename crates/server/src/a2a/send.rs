@@ -19,7 +19,8 @@ use super::handlers::MethodCall;
 use super::registry::TaskWatch;
 use super::stream::UpdateStream;
 use super::{conformance, plan, push, run};
-use crate::app::{App, stopping};
+use crate::app::App;
+use crate::shutdown::stopping;
 
 /// The actor that repeats the message.
 pub const ECHO: &str = "builtin/echo";

@@ -70,7 +70,7 @@ impl UpdateStream {
         }
     }
 
-    /// How often the subscriber's credentials are checked, and the connection is kept alive.
+    /// Interval of checks of the subscriber's credentials, and of keep-alive comments.
     pub(super) fn keep_alive(&self) -> Duration {
         self.app.options.keep_alive
     }

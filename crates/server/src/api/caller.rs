@@ -11,14 +11,14 @@ use serde::Serialize;
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::routes::{Place, Route, Verb, permitted, schema_of};
+use crate::routes::{Route, RouteScope, Verb, permitted, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[Route {
     verb: Verb::Get,
     path: "/api/v1/caller",
     scope: Scope::Registry,
     permission: Permission::Read,
-    place: Place::Body,
+    place: RouteScope::Body,
     summary: "The caller and its roles",
     parameters: &[],
     body: None,

@@ -22,12 +22,12 @@ use crate::event_scope;
 use crate::feed::EventListener;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
+use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
 /// The header with which browsers resume a stream.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long a client waits before it reconnects.
+/// Reconnection delay that clients receive.
 const RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) static ROUTES: &[Route] = &[Route {
@@ -35,7 +35,7 @@ pub(crate) static ROUTES: &[Route] = &[Route {
     path: "/api/v1/events",
     scope: Scope::Events,
     permission: Permission::Read,
-    place: Place::Any,
+    place: RouteScope::Any,
     summary: "Stream the events that the caller may see, as server-sent events",
     parameters: &[
         Parameter {
@@ -142,7 +142,7 @@ async fn events(app: Arc<App>, permit: Permit, request: Request) -> Result<Respo
         after = Some(position(value.to_str().unwrap_or_default())?);
     }
     if app.shutdown.has_started() {
-        return Err(crate::app::stopping());
+        return Err(crate::shutdown::stopping());
     }
     let newest = app.feed.newest().await?;
     // A position after the newest event comes from another database.

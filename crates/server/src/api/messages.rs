@@ -10,7 +10,7 @@ use cleveragents_domain::{Code, NewMessage, Role, Sequence};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
-use super::paging::{CURSOR, LIMIT, Paging};
+use super::paging::{CURSOR, LIMIT, PageRequest};
 use super::types::{
     MessageDocument, NewMessageDocument, NewMessagesDocument, Page, StoredMessagesDocument,
 };
@@ -18,7 +18,7 @@ use super::{keys, request};
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::routes::{Place, Route, Verb, permitted, permitted_with_keys, schema_of};
+use crate::routes::{Route, RouteScope, Verb, permitted, permitted_with_keys, schema_of};
 
 /// Maximum number of messages of one request.
 const MAX_MESSAGES: usize = 1_000;
@@ -29,7 +29,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions/{session}/messages",
         scope: Scope::Sessions,
         permission: Permission::Read,
-        place: Place::Session,
+        place: RouteScope::Session,
         summary: "List the messages of a conversation, in order",
         parameters: &[LIMIT, CURSOR],
         body: None,
@@ -41,7 +41,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions/{session}/messages",
         scope: Scope::Sessions,
         permission: Permission::Write,
-        place: Place::Session,
+        place: RouteScope::Session,
         summary: "Append a message or a list of messages; they are durable when the response arrives",
         parameters: &[],
         body: Some(schema_of::<NewMessagesDocument>),
@@ -51,7 +51,7 @@ pub(crate) static ROUTES: &[Route] = &[
 ];
 
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let paging = Paging::<u64>::read(&request)?;
+    let paging = PageRequest::<u64>::read(&request)?;
     let from = Sequence(paging.after.map_or(0, |last| last.saturating_add(1)));
     // Databases hold signed 64-bit numbers.
     let from = Sequence(from.0.min(i64::MAX.cast_unsigned()));

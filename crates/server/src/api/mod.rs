@@ -2,13 +2,13 @@
 
 mod append;
 mod caller;
+mod event_sender;
 mod events;
 pub(crate) mod keys;
 mod messages;
 mod openapi;
 pub(crate) mod operations;
 mod paging;
-mod pieces;
 mod plans;
 mod request;
 mod sessions;

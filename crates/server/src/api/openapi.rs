@@ -15,14 +15,14 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::problem::{PROBLEM, Problem};
-use crate::routes::{self, Place, Route, Verb, open, schema_of};
+use crate::routes::{self, Route, RouteScope, Verb, open, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[Route {
     verb: Verb::Get,
     path: "/api/v1/openapi.json",
     scope: Scope::Server,
     permission: Permission::Read,
-    place: Place::Open,
+    place: RouteScope::Open,
     summary: "The OpenAPI document of this API",
     parameters: &[],
     body: None,
@@ -108,7 +108,7 @@ fn operation(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
             json!({"required": true, "content": {"application/json": {"schema": schema}}}),
         );
     }
-    if route.place != Place::Open {
+    if route.place != RouteScope::Open {
         fields.insert("security".to_owned(), json!([{"bearer": []}]));
         fields.insert(
             "x-needs-role".to_owned(),
@@ -148,22 +148,22 @@ fn typed_operation(
         "security": [{"bearer": []}],
         "x-needs-role": entry.requirement.permission.least_role().as_str(),
         "x-where": if entry.requirement.is_global {
-            where_needed(Place::Everywhere)
+            where_needed(RouteScope::Everywhere)
         } else {
-            where_needed(Place::Body)
+            where_needed(RouteScope::Body)
         },
     })
 }
 
 /// In which namespace the caller needs its role.
-const fn where_needed(place: Place) -> &'static str {
+const fn where_needed(place: RouteScope) -> &'static str {
     match place {
-        Place::Open => "nowhere",
-        Place::Session => "in the namespace of the session",
-        Place::Plan => "in the namespace of the plan",
-        Place::Any => "in any namespace; the response holds what the caller may see",
-        Place::Body => "in the namespaces that the request names",
-        Place::Everywhere => "in every namespace (`*`)",
+        RouteScope::Open => "nowhere",
+        RouteScope::Session => "in the namespace of the session",
+        RouteScope::Plan => "in the namespace of the plan",
+        RouteScope::Any => "in any namespace; the response holds what the caller may see",
+        RouteScope::Body => "in the namespaces that the request names",
+        RouteScope::Everywhere => "in every namespace (`*`)",
     }
 }
 
@@ -200,7 +200,7 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             "schema": not_null(reference((parameter.schema)(generator))),
         }));
     }
-    if is_of_a2a(route) && route.place != Place::Open {
+    if is_of_a2a(route) && route.place != RouteScope::Open {
         all.push(json!({
             "name": "A2A-Version",
             "in": "header",
@@ -209,7 +209,7 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             "schema": {"type": "string"},
         }));
     }
-    if route.verb == Verb::Post && route.place != Place::Open {
+    if route.verb == Verb::Post && route.place != RouteScope::Open {
         all.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
@@ -296,7 +296,7 @@ fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
 
 /// The HTTP statuses with which a route refuses requests.
 fn refusals(route: &Route) -> BTreeSet<u16> {
-    if route.place == Place::Open {
+    if route.place == RouteScope::Open {
         // The JSON-RPC endpoint supports only POST.
         return if is_of_a2a(route) {
             BTreeSet::from([405, 503])

@@ -12,14 +12,14 @@ use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_process::Cancel;
 use serde_json::{Map, Value};
 
-use super::pieces::{self, Pieces};
+use super::event_sender::{self, EventSender};
 use super::request;
 use super::types::{DoneDocument, OperationDocument, Page};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
+use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[
     Route {
@@ -27,7 +27,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/operations",
         scope: Scope::Registry,
         permission: Permission::Read,
-        place: Place::Body,
+        place: RouteScope::Body,
         summary: "List the operations that the caller may run in some namespace",
         parameters: &[],
         body: None,
@@ -39,7 +39,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/operations/{*name}",
         scope: Scope::Registry,
         permission: Permission::Read,
-        place: Place::Body,
+        place: RouteScope::Body,
         summary: "Run an operation; the list of operations has the schemas",
         parameters: &[
             Parameter {
@@ -94,15 +94,15 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
         name: permit.parameter("name").to_owned(),
         namespace: query(&request, "namespace"),
     };
-    let is_streamed = pieces::is_requested(&request)
+    let is_streamed = event_sender::is_requested(&request)
         && find_operation(&call.name).is_ok_and(|entry| entry.runs_agents);
     let parameters = parameters(&app, request).await?;
     if !is_streamed {
         let done = call.run(&app, &permit, parameters).await?;
         return Ok(axum::Json(done).into_response());
     }
-    let (pieces, response) = pieces::answer();
-    let observer = Arc::new(EventStream(pieces.clone()));
+    let (pieces, response) = event_sender::answer();
+    let observer = Arc::new(AgentEventSender(pieces.clone()));
     // Refusals are sent before the stream starts.
     let prepared = call.prepare(&app, &permit, parameters, observer).await?;
     let slot = app.acquire_slot(permit.caller()).await?;
@@ -118,9 +118,9 @@ async fn run(app: Arc<App>, permit: Permit, request: Request) -> Result<Response
 }
 
 /// Sends the events of agents to the caller.
-struct EventStream(Pieces);
+struct AgentEventSender(EventSender);
 
-impl Observer for EventStream {
+impl Observer for AgentEventSender {
     fn event(&self, event: &AgentEvent) {
         self.0.send("agent", event);
     }

@@ -38,12 +38,12 @@ struct PageQuery {
 }
 
 /// The requested page. `T` identifies the last item of the previous page.
-pub(crate) struct Paging<T> {
+pub(crate) struct PageRequest<T> {
     pub(crate) limit: u64,
     pub(crate) after: Option<T>,
 }
 
-impl<T: FromStr> Paging<T> {
+impl<T: FromStr> PageRequest<T> {
     pub(crate) fn read(request: &Request) -> Result<Self, Problem> {
         let asked: PageQuery = request::query(request.uri())?;
         let after = asked.cursor.map(|cursor| {

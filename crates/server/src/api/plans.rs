@@ -11,14 +11,14 @@ use http::header::LOCATION;
 use serde_json::{Map, Value, json};
 
 use super::operations::{OperationCall, parameters};
-use super::paging::{CURSOR, LIMIT, Paging};
+use super::paging::{CURSOR, LIMIT, PageRequest};
 use super::request;
 use super::types::{AcceptedDocument, DoneDocument, Page, PlanDocument};
 use crate::app::App;
-use crate::driving;
 use crate::gate::Permit;
+use crate::plan_driver;
 use crate::problem::Problem;
-use crate::routes::{Handler, Place, Route, Verb, permitted, schema_of};
+use crate::routes::{Handler, Route, RouteScope, Verb, permitted, schema_of};
 
 /// A route that reads a plan.
 const fn look(path: &'static str, summary: &'static str, handler: Handler) -> Route {
@@ -27,7 +27,7 @@ const fn look(path: &'static str, summary: &'static str, handler: Handler) -> Ro
         path,
         scope: Scope::Plans,
         permission: Permission::Read,
-        place: Place::Plan,
+        place: RouteScope::Plan,
         summary,
         parameters: &[],
         body: None,
@@ -61,7 +61,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/plans",
         scope: Scope::Plans,
         permission: Permission::Read,
-        place: Place::Any,
+        place: RouteScope::Any,
         summary: "List the plans that the caller may see, newest first",
         parameters: &[LIMIT, CURSOR],
         body: None,
@@ -73,7 +73,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/plans",
         scope: Scope::Plans,
         permission: Permission::Write,
-        place: Place::Body,
+        place: RouteScope::Body,
         summary: "Create a plan from an action (operation `plan/use`)",
         parameters: &[],
         body: Some(schema_of::<Map<String, Value>>),
@@ -146,7 +146,7 @@ pub(crate) static ROUTES: &[Route] = &[
 ];
 
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let paging = Paging::<PlanId>::read(&request)?;
+    let paging = PageRequest::<PlanId>::read(&request)?;
     let (plans, visible) = (app.services.plans(), permit.visible());
     let (before, wanted) = (paging.after, paging.wanted());
     let found = crate::blocking(move || plans.page(&visible, before, wanted)).await?;
@@ -204,7 +204,7 @@ fn given_as_text(value: String) -> Value {
 /// Queues a plan for this server. Responds as soon as the request is stored.
 async fn execute(app: Arc<App>, permit: Permit, _request: Request) -> Result<Response, Problem> {
     let plan = permit.plan()?;
-    driving::enqueue(&app, permit.caller(), plan).await?;
+    plan_driver::enqueue(&app, permit.caller(), plan).await?;
     let status = format!("/api/v1/plans/{plan}");
     let body = axum::Json(AcceptedDocument {
         id: plan.to_string(),

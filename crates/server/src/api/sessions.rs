@@ -10,7 +10,7 @@ use cleveragents_domain::{ActorName, Code, Sequence, Session, SessionId, Session
 use http::{StatusCode, header};
 use serde::Deserialize;
 
-use super::paging::{CURSOR, LIMIT, Paging};
+use super::paging::{CURSOR, LIMIT, PageRequest};
 use super::request::{self, etag};
 use super::types::{
     ChangedSessionDocument, ForkDocument, HitDocument, NewSessionDocument, Page, SessionDocument,
@@ -18,7 +18,7 @@ use super::types::{
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
+use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
 /// Maximum number of search results.
 const FOUND: u64 = 100;
@@ -43,7 +43,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions",
         scope: Scope::Sessions,
         permission: Permission::Read,
-        place: Place::Any,
+        place: RouteScope::Any,
         summary: "List the conversations that the caller may see, newest first",
         parameters: &[
             LIMIT,
@@ -71,7 +71,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions",
         scope: Scope::Sessions,
         permission: Permission::Write,
-        place: Place::Body,
+        place: RouteScope::Body,
         summary: "Create a conversation",
         parameters: &[],
         body: Some(schema_of::<NewSessionDocument>),
@@ -83,7 +83,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions/search",
         scope: Scope::Sessions,
         permission: Permission::Read,
-        place: Place::Any,
+        place: RouteScope::Any,
         summary: "Search messages by words, best match first",
         parameters: &[
             Parameter {
@@ -115,7 +115,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions/{session}",
         scope: Scope::Sessions,
         permission: Permission::Read,
-        place: Place::Session,
+        place: RouteScope::Session,
         summary: "A conversation without its messages",
         parameters: &[],
         body: None,
@@ -127,7 +127,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions/{session}",
         scope: Scope::Sessions,
         permission: Permission::Write,
-        place: Place::Session,
+        place: RouteScope::Session,
         summary: "Rename a conversation",
         parameters: &[IF_MATCH],
         body: Some(schema_of::<ChangedSessionDocument>),
@@ -139,7 +139,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions/{session}",
         scope: Scope::Sessions,
         permission: Permission::Manage,
-        place: Place::Session,
+        place: RouteScope::Session,
         summary: "Delete a conversation with its messages",
         parameters: &[IF_MATCH],
         body: None,
@@ -151,7 +151,7 @@ pub(crate) static ROUTES: &[Route] = &[
         path: "/api/v1/sessions/{session}/forks",
         scope: Scope::Sessions,
         permission: Permission::Write,
-        place: Place::Session,
+        place: RouteScope::Session,
         summary: "Fork a conversation: create one with its first messages, in the same namespace",
         parameters: &[],
         body: Some(schema_of::<ForkDocument>),
@@ -168,7 +168,7 @@ struct ListQuery {
 }
 
 async fn list(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let paging = Paging::<SessionId>::read(&request)?;
+    let paging = PageRequest::<SessionId>::read(&request)?;
     let query: ListQuery = request::query(request.uri())?;
     let sessions = app.sessions_of(permit.caller());
     let filter = SessionFilter {

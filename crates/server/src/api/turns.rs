@@ -11,20 +11,20 @@ use cleveragents_domain::identity::{Caller, Permission, Scope};
 use cleveragents_process::Cancel;
 use serde_json::json;
 
-use super::pieces::{self, Pieces};
+use super::event_sender::{self, EventSender};
 use super::request;
 use super::types::{NewTurnDocument, TurnDocument};
 use crate::app::App;
 use crate::gate::Permit;
 use crate::problem::Problem;
-use crate::routes::{Parameter, Place, Route, Verb, permitted, schema_of};
+use crate::routes::{Parameter, Route, RouteScope, Verb, permitted, schema_of};
 
 pub(crate) static ROUTES: &[Route] = &[Route {
     verb: Verb::Post,
     path: "/api/v1/sessions/{session}/turns",
     scope: Scope::Sessions,
     permission: Permission::Write,
-    place: Place::Session,
+    place: RouteScope::Session,
     summary: "Send a message to the actor of a conversation; the answer is stored even if the client disconnects",
     parameters: &[Parameter {
         name: "Accept",
@@ -38,7 +38,7 @@ pub(crate) static ROUTES: &[Route] = &[Route {
 }];
 
 async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Response, Problem> {
-    let wants_pieces = pieces::is_requested(&request);
+    let wants_pieces = event_sender::is_requested(&request);
     let asked: NewTurnDocument = request::json(&app, request).await?;
     let message = MessageTurn {
         session: permit.session()?,
@@ -65,7 +65,7 @@ async fn turn(app: Arc<App>, permit: Permit, request: Request) -> Result<Respons
     }
     // The work is registered before the response starts.
     let work = app.begin(slot)?;
-    let (pieces, response) = pieces::answer();
+    let (pieces, response) = event_sender::answer();
     crate::spawn_task(async move {
         let observer = Arc::new(AnswerPieces(pieces.clone()));
         let outcome = work.run(move |cancel| answer(observer, cancel)).await;
@@ -86,7 +86,7 @@ impl From<MessageOutcome> for TurnDocument {
 }
 
 /// Streams the answer to the client.
-struct AnswerPieces(Pieces);
+struct AnswerPieces(EventSender);
 
 impl Observer for AnswerPieces {
     fn event(&self, event: &AgentEvent) {

@@ -23,9 +23,9 @@ pub(crate) struct SessionDocument {
     pub(crate) message_count: u64,
     /// The version of name, actor and settings; also its `ETag`.
     pub(crate) version: u64,
-    /// When it was created.
+    /// Creation time.
     pub(crate) created_at: String,
-    /// When it last changed, messages included.
+    /// Time of the last change, messages included.
     pub(crate) updated_at: String,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct MessageDocument {
     pub(crate) content: String,
     /// Arbitrary data of the client.
     pub(crate) metadata: Map<String, Value>,
-    /// When it was created.
+    /// Creation time.
     pub(crate) created_at: String,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct HitDocument {
     pub(crate) excerpt: String,
     /// The score of the match; higher is better.
     pub(crate) score: f64,
-    /// When the message was created.
+    /// Creation time of the message.
     pub(crate) created_at: String,
 }
 
@@ -220,9 +220,9 @@ pub(crate) struct PlanDocument {
     pub(crate) stage: String,
     /// Whether it waits for the user.
     pub(crate) is_waiting: bool,
-    /// When it was created.
+    /// Creation time.
     pub(crate) created_at: String,
-    /// When it last changed.
+    /// Time of the last change.
     pub(crate) updated_at: String,
 }
 
@@ -321,7 +321,7 @@ pub(crate) struct EventDocument<'e> {
     pub(crate) namespace: Option<&'e str>,
     /// Data of the event.
     pub(crate) payload: &'e Value,
-    /// When it happened.
+    /// Time of the event.
     pub(crate) occurred_at: String,
 }
 

@@ -1,6 +1,6 @@
 //! The agent cards.
 
-use crate::harness::{Server, WAYS, Way, local, product};
+use crate::harness::{A2aBinding, Server, WAYS, local, product};
 use cleveragents_domain::identity::Scope;
 use cleveragents_server::{Conformance, Options};
 use cleveragents_store::definitions::{self, DefinitionKind};
@@ -132,7 +132,7 @@ fn the_public_card_is_strict_and_may_be_kept() {
 }
 
 #[test]
-fn a_server_with_tokens_says_so() {
+fn the_card_declares_token_authentication() {
     let database = TestDatabase::sqlite();
     let mut options = product();
     options.insecure_local = false;
@@ -150,11 +150,11 @@ fn a_server_with_tokens_says_so() {
     let url = &card["supportedInterfaces"][1]["url"];
     assert_eq!(url, "https://agents.example/base/a2a/v1");
     for way in WAYS {
-        let path = ["/a2a", "/a2a/v1/extendedAgentCard"][usize::from(way == Way::Rest)];
-        let verb = ["POST", "GET"][usize::from(way == Way::Rest)];
+        let path = ["/a2a", "/a2a/v1/extendedAgentCard"][usize::from(way == A2aBinding::Rest)];
+        let verb = ["POST", "GET"][usize::from(way == A2aBinding::Rest)];
         let answer = server
             .client()
-            .http(verb, path, (way == Way::Rpc).then_some("{}"));
+            .http(verb, path, (way == A2aBinding::Rpc).then_some("{}"));
         assert_eq!(answer.status, 401);
         assert!(answer.headers.contains_key("www-authenticate"));
         assert!(answer.json().is_object());
@@ -199,7 +199,7 @@ fn issue_16_12_clients_of_0_3_find_the_url_in_the_card() {
 }
 
 #[test]
-fn the_extended_card_tells_what_the_caller_finds() {
+fn the_extended_card_lists_the_agents_of_the_caller() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let reviewer = "name: acme/reviewer\ntype: llm\nmodel: openai/gpt-5\ndescription: Reviews\n";
@@ -231,7 +231,7 @@ fn the_extended_card_tells_what_the_caller_finds() {
         assert_eq!(models.count(), 0, "models are no skills of the server");
     }
     let viewer = server.with_grants("viewer", &["acme=viewer"], &[Scope::Tasks, Scope::Plans]);
-    let card = viewer.call(Way::Rpc, "GetExtendedAgentCard", &json!({}));
+    let card = viewer.call(A2aBinding::Rpc, "GetExtendedAgentCard", &json!({}));
     let methods =
         card.expect("a card")["capabilities"]["extensions"][0]["params"]["methods"].clone();
     let names: Vec<_> = methods
@@ -259,7 +259,7 @@ fn message() -> Value {
 }
 
 #[test]
-fn an_agent_that_says_little_refuses_the_rest() {
+fn undeclared_capabilities_are_refused() {
     let database = TestDatabase::sqlite();
     let options = Options {
         conformance: Some(Conformance::Minimal),
@@ -284,7 +284,7 @@ fn an_agent_that_says_little_refuses_the_rest() {
             ("GetExtendedAgentCard", json!({}), -32004),
         ];
         for (method, params, wanted) in expected {
-            let wanted = if way == Way::Rpc { wanted } else { 400 };
+            let wanted = if way == A2aBinding::Rpc { wanted } else { 400 };
             assert_eq!(code(method, &params), wanted, "{way:?} {method}");
         }
     }
@@ -309,7 +309,10 @@ fn an_agent_that_requires_an_extension_serves_those_who_know_it() {
     for way in WAYS {
         let refused = server.client().call(way, "SendMessage", &message());
         let refused = refused.expect_err("refused");
-        assert_eq!(refused.code, if way == Way::Rpc { -32008 } else { 400 });
+        assert_eq!(
+            refused.code,
+            if way == A2aBinding::Rpc { -32008 } else { 400 }
+        );
         assert_eq!(refused.reason, "EXTENSION_SUPPORT_REQUIRED");
         let known = server.client().header(
             "a2a-extensions",

@@ -1,11 +1,11 @@
 //! Errors and their responses.
 
-use crate::harness::{Server, WAYS, Way, Wrong, local, message};
+use crate::harness::{A2aBinding, RpcError, Server, WAYS, local, message};
 use cleveragents_domain::identity::Scope;
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
-fn wrong(outcome: Result<Value, Wrong>) -> Wrong {
+fn wrong(outcome: Result<Value, RpcError>) -> RpcError {
     outcome.expect_err("refused")
 }
 
@@ -91,12 +91,12 @@ fn messages_that_cannot_be_read() {
     assert_eq!(
         database.count("SELECT COUNT(*) FROM tasks"),
         4,
-        "nothing else was begun"
+        "no other task was started"
     );
 }
 
 #[test]
-fn requests_that_are_no_json_rpc() {
+fn requests_that_are_not_json_rpc() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -171,7 +171,7 @@ fn requests_that_are_no_json_rpc() {
 }
 
 #[test]
-fn bodies_of_another_kind_and_paths_that_say_nothing() {
+fn unknown_content_types_and_paths_are_refused() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let sent = json!({"message": message("m", "x")}).to_string();
@@ -212,13 +212,13 @@ fn bodies_of_another_kind_and_paths_that_say_nothing() {
         404
     );
     assert_eq!(client.http("POST", "/a2a/v1/tasks/x", Some("")).status, 404);
-    let task = client.send(Way::Rest, "tck-input-required-1");
+    let task = client.send(A2aBinding::Rest, "tck-input-required-1");
     let id = task["id"].as_str().expect("an id");
     let path = format!("/a2a/v1/tasks/{id}%3Acancel");
     assert_eq!(
         client.http("POST", &path, Some("")).status,
         200,
-        "a colon may be written so"
+        "a percent-encoded colon is accepted"
     );
 }
 
@@ -266,7 +266,7 @@ fn foreign_tasks_do_not_exist_and_viewers_only_look() {
         assert_eq!(viewer.rpc_answer("SendMessage", &params).status, 403);
         let found = wrong(both.call(way, "SendMessage", &json!({"message": message("m", "x")})));
         found.assert(way, -32602, 400, "INVALID_PARAMS");
-        both.call(Way::Rpc, "SendMessage", &params)
+        both.call(A2aBinding::Rpc, "SendMessage", &params)
             .expect("names it");
         let path = both.http(
             "POST",
@@ -282,5 +282,5 @@ fn foreign_tasks_do_not_exist_and_viewers_only_look() {
         assert_eq!(theirs["totalSize"], 0);
     }
     let denied = "SELECT COUNT(*) FROM audit_entries WHERE kind = 'access_denied'";
-    assert!(database.count(denied) > 0, "denials are written down");
+    assert!(database.count(denied) > 0, "denials are recorded");
 }

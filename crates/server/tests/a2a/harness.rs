@@ -69,7 +69,7 @@ impl Server {
 
     pub(crate) fn on(engine: Arc<Engine>, options: Options, provider: Arc<Provider>) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        let (told, address) = std::sync::mpsc::channel();
+        let (reported, address) = std::sync::mpsc::channel();
         let folder = tempfile::tempdir().expect("a folder");
         let application = application(Arc::clone(&engine), &provider, folder.path());
         let thread = std::thread::spawn(move || {
@@ -82,7 +82,7 @@ impl Server {
                 .block_on(serve(
                     application,
                     options,
-                    |address| told.send(address).expect("the test waits"),
+                    |address| reported.send(address).expect("the test waits"),
                     async {
                         let _stopped = stopped.await;
                     },
@@ -152,13 +152,13 @@ impl Drop for Server {
 
 /// An HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) headers: http::HeaderMap,
     pub(crate) text: String,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
     }
@@ -171,7 +171,6 @@ impl Answer {
     }
 }
 
-/// A client.
 pub(crate) struct Client {
     url: String,
     runtime: tokio::runtime::Runtime,
@@ -181,19 +180,19 @@ pub(crate) struct Client {
 
 /// The binding by which a method is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum A2aBinding {
     Rpc,
     Rest,
 }
 
-pub(crate) const WAYS: [Way; 2] = [Way::Rpc, Way::Rest];
+pub(crate) const WAYS: [A2aBinding; 2] = [A2aBinding::Rpc, A2aBinding::Rest];
 
 /// A stream of events.
 pub(crate) struct Events<'a> {
     client: &'a Client,
     response: reqwest::Response,
     buffer: String,
-    pub(crate) way: Way,
+    pub(crate) way: A2aBinding,
 }
 
 impl Events<'_> {
@@ -223,8 +222,8 @@ impl Events<'_> {
     pub(crate) fn next(&mut self) -> Option<Value> {
         let event = self.raw()?;
         match self.way {
-            Way::Rest => Some(event),
-            Way::Rpc => {
+            A2aBinding::Rest => Some(event),
+            A2aBinding::Rpc => {
                 assert_eq!(event["jsonrpc"], "2.0");
                 assert!(event.get("id").is_some());
                 Some(event["result"].clone())
@@ -283,9 +282,9 @@ impl Client {
             .expect("an answer")
     }
 
-    pub(crate) fn http(&self, verb: &str, path: &str, body: Option<&str>) -> Answer {
+    pub(crate) fn http(&self, verb: &str, path: &str, body: Option<&str>) -> HttpAnswer {
         let response = self.ask(verb, path, body);
-        Answer {
+        HttpAnswer {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             text: self
@@ -301,27 +300,32 @@ impl Client {
         answer.json()
     }
 
-    pub(crate) fn rpc_answer(&self, method: &str, params: &Value) -> Answer {
+    pub(crate) fn rpc_answer(&self, method: &str, params: &Value) -> HttpAnswer {
         let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         self.http("POST", "/a2a", Some(&body.to_string()))
     }
 
     /// Calls a method over either binding: the result, or code and reason of the error.
-    pub(crate) fn call(&self, way: Way, method: &str, params: &Value) -> Result<Value, Wrong> {
+    pub(crate) fn call(
+        &self,
+        way: A2aBinding,
+        method: &str,
+        params: &Value,
+    ) -> Result<Value, RpcError> {
         match way {
-            Way::Rpc => {
+            A2aBinding::Rpc => {
                 let answer = self.rpc(method, params);
                 assert_eq!(answer["jsonrpc"], "2.0");
                 assert_eq!(answer["id"], 7);
                 match answer.get("error") {
-                    Some(error) => Err(Wrong {
+                    Some(error) => Err(RpcError {
                         code: error["code"].as_i64().expect("a code"),
                         reason: reason(&error["data"]),
                     }),
                     None => Ok(answer["result"].clone()),
                 }
             }
-            Way::Rest => {
+            A2aBinding::Rest => {
                 let (verb, path, body) = rest_form(method, params);
                 let answer = self.http(verb, &path, body.as_deref());
                 let value = answer.json();
@@ -331,7 +335,7 @@ impl Client {
                 }
                 assert_eq!(answer.kind(), "application/json");
                 assert_eq!(value["error"]["code"], answer.status);
-                Err(Wrong {
+                Err(RpcError {
                     code: i64::from(answer.status),
                     reason: reason(&value["error"]["details"]),
                 })
@@ -340,13 +344,13 @@ impl Client {
     }
 
     /// Calls a method that streams.
-    pub(crate) fn stream(&self, way: Way, method: &str, params: &Value) -> Events<'_> {
+    pub(crate) fn stream(&self, way: A2aBinding, method: &str, params: &Value) -> Events<'_> {
         let response = match way {
-            Way::Rpc => {
+            A2aBinding::Rpc => {
                 let body = json!({"jsonrpc": "2.0", "id": 8, "method": method, "params": params});
                 self.ask("POST", "/a2a/", Some(&body.to_string()))
             }
-            Way::Rest => {
+            A2aBinding::Rest => {
                 let (verb, path, body) = rest_form(method, params);
                 self.ask(verb, &path, body.as_deref())
             }
@@ -361,14 +365,14 @@ impl Client {
     }
 
     /// Sends a message with an id and returns the task.
-    pub(crate) fn send(&self, way: Way, message_id: &str) -> Value {
+    pub(crate) fn send(&self, way: A2aBinding, message_id: &str) -> Value {
         let params = json!({"message": message(message_id, "Hello")});
         let result = self.call(way, "SendMessage", &params).expect("a task");
         result["task"].clone()
     }
 
     /// Sends a text and returns the task.
-    pub(crate) fn say(&self, way: Way, text: &str) -> Value {
+    pub(crate) fn send_text(&self, way: A2aBinding, text: &str) -> Value {
         let params = json!({"message": message("m", text)});
         let result = self.call(way, "SendMessage", &params).expect("a task");
         result["task"].clone()
@@ -379,7 +383,9 @@ impl Client {
         let params = json!({
             "message": message("m", text), "configuration": {"returnImmediately": true},
         });
-        let result = self.call(Way::Rpc, "SendMessage", &params).expect("a task");
+        let result = self
+            .call(A2aBinding::Rpc, "SendMessage", &params)
+            .expect("a task");
         result["task"]["id"].as_str().expect("an id").to_owned()
     }
 
@@ -388,7 +394,7 @@ impl Client {
         let begun = std::time::Instant::now();
         loop {
             let task = self
-                .call(Way::Rpc, "GetTask", &json!({"id": id}))
+                .call(A2aBinding::Rpc, "GetTask", &json!({"id": id}))
                 .expect("a task");
             if task["status"]["state"] == state {
                 return task;
@@ -407,14 +413,14 @@ fn reason(details: &Value) -> String {
 
 /// An error: the code of JSON-RPC or of HTTP, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct RpcError {
     pub(crate) code: i64,
     pub(crate) reason: String,
 }
 
-impl Wrong {
-    pub(crate) fn assert(&self, way: Way, rpc: i64, rest: i64, reason: &str) {
-        let code = if way == Way::Rpc { rpc } else { rest };
+impl RpcError {
+    pub(crate) fn assert(&self, way: A2aBinding, rpc: i64, rest: i64, reason: &str) {
+        let code = if way == A2aBinding::Rpc { rpc } else { rest };
         assert_eq!((self.code, self.reason.as_str()), (code, reason), "{way:?}");
     }
 }

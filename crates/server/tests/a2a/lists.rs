@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::harness::{Server, WAYS, Way, local, message};
+use crate::harness::{A2aBinding, Server, WAYS, local, message};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
@@ -11,7 +11,11 @@ fn pages_filters_and_what_is_in_them() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
-    let empty = client.call(Way::Rest, "ListTasks", &json!({"contextId": "nobody"}));
+    let empty = client.call(
+        A2aBinding::Rest,
+        "ListTasks",
+        &json!({"contextId": "nobody"}),
+    );
     assert_eq!(
         empty.expect("a list"),
         json!({"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0})
@@ -20,10 +24,10 @@ fn pages_filters_and_what_is_in_them() {
     for number in 0..5 {
         let mut sent = message(&format!("tck-artifact-text-{number}"), "x");
         sent["contextId"] = "mine".into();
-        let task = client.call(Way::Rpc, "SendMessage", &json!({"message": sent}));
+        let task = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": sent}));
         made.insert(task.expect("a task")["task"]["id"].to_string());
     }
-    client.send(Way::Rpc, "tck-input-required-1");
+    client.send(A2aBinding::Rpc, "tck-input-required-1");
     for way in WAYS {
         let list = |params: Value| client.call(way, "ListTasks", &params).expect("a list");
         let mut found = Vec::new();
@@ -83,7 +87,9 @@ fn pages_filters_and_what_is_in_them() {
         }
     }
     let snake = json!({"context_id": "mine", "page_size": 2, "include_artifacts": true});
-    let page = client.call(Way::Rpc, "ListTasks", &snake).expect("a list");
+    let page = client
+        .call(A2aBinding::Rpc, "ListTasks", &snake)
+        .expect("a list");
     assert_eq!(page["pageSize"], 2);
     assert!(page["tasks"][0].get("artifacts").is_some());
 }

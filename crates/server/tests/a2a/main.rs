@@ -5,9 +5,8 @@ mod card;
 mod clients;
 mod errors;
 mod harness;
-mod life;
 mod lists;
-mod odd;
+mod malformed_requests;
 mod operations;
 mod plans;
 #[path = "../support/provider.rs"]
@@ -16,4 +15,5 @@ mod push;
 mod restart;
 mod send;
 mod streams;
+mod task_lifecycle;
 mod versions;

@@ -32,7 +32,7 @@ fn every_method_that_is_advertised_can_be_called() {
 }
 
 #[test]
-fn what_goes_wrong_has_a_code_of_its_own() {
+fn each_error_has_its_own_code() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -63,7 +63,7 @@ fn what_goes_wrong_has_a_code_of_its_own() {
 }
 
 #[test]
-fn who_may_not_call_does_not() {
+fn forbidden_callers_are_refused() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let scopes = [Scope::Plans, Scope::Server, Scope::Tasks];

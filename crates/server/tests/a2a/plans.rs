@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::harness::{PATIENCE, Server, Way, message, product, state};
+use crate::harness::{A2aBinding, PATIENCE, Server, message, product, state};
 use cleveragents_application::{
     ActionService, LinkRequest, NewProject, ProjectService, Register, ResourceService,
 };
@@ -73,7 +73,7 @@ fn a_plan_is_made_asks_and_is_applied() {
     let database = TestDatabase::sqlite();
     let (server, folder) = server(&database);
     let client = server.client();
-    let answer = client.call(Way::Rpc, "SendMessage", &json!({"message": asked()}));
+    let answer = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": asked()}));
     let task = answer.expect("a task")["task"].clone();
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
     let plan = task["metadata"]["planId"].as_str().expect("a plan");
@@ -81,7 +81,7 @@ fn a_plan_is_made_asks_and_is_applied() {
     let say = |text: &str| {
         let mut answer = message("m", text);
         answer["taskId"] = task["id"].clone();
-        let answer = client.call(Way::Rest, "SendMessage", &json!({"message": answer}));
+        let answer = client.call(A2aBinding::Rest, "SendMessage", &json!({"message": answer}));
         answer.expect("a task")["task"].clone()
     };
     let price = || std::fs::read_to_string(folder.join("price.txt")).expect("it exists");
@@ -122,7 +122,7 @@ fn a_plan_is_made_asks_and_is_applied() {
 }
 
 #[test]
-fn a_plan_that_stops_fails_its_task_and_one_that_is_cancelled_is_given_up() {
+fn a_failed_plan_fails_its_task_and_a_cancelled_task_cancels_its_plan() {
     let database = TestDatabase::sqlite();
     let (server, _) = server(&database);
     let client = server.client();
@@ -131,17 +131,17 @@ fn a_plan_that_stops_fails_its_task_and_one_that_is_cancelled_is_given_up() {
     sent["parts"] = json!([{"data": {"cleveragents": {
         "action": "acme/vague", "projects": "acme/shop",
     }}}]);
-    let task = client.call(Way::Rpc, "SendMessage", &json!({"message": sent}));
+    let task = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": sent}));
     let task = task.expect("a task")["task"].clone();
     assert_eq!(state(&task), "TASK_STATE_FAILED", "{task}");
     let failed = database.ask("SELECT stage FROM plans WHERE action = 'acme/vague'");
     assert_eq!(failed, [["strategize/errored"]]);
 
-    let task = client.call(Way::Rpc, "SendMessage", &json!({"message": asked()}));
+    let task = client.call(A2aBinding::Rpc, "SendMessage", &json!({"message": asked()}));
     let task = task.expect("a task")["task"].clone();
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
     client
-        .call(Way::Rpc, "CancelTask", &json!({"id": task["id"]}))
+        .call(A2aBinding::Rpc, "CancelTask", &json!({"id": task["id"]}))
         .expect("cancelled");
     let begun = std::time::Instant::now();
     let is_cancelled = || {
@@ -156,7 +156,7 @@ fn a_plan_that_stops_fails_its_task_and_one_that_is_cancelled_is_given_up() {
 }
 
 #[test]
-fn who_may_make_no_plans_begins_no_task() {
+fn callers_that_cannot_create_plans_start_no_task() {
     let database = TestDatabase::sqlite();
     let (server, _) = server(&database);
     let caller = server.with_grants("caller", &["acme=editor"], &[Scope::Tasks]);
@@ -167,10 +167,10 @@ fn who_may_make_no_plans_begins_no_task() {
     wrong["metadata"]["cleveragents"]["action"] = json!(1);
     let refused = server
         .client()
-        .call(Way::Rpc, "SendMessage", &json!({"message": wrong}));
+        .call(A2aBinding::Rpc, "SendMessage", &json!({"message": wrong}));
     refused
         .expect_err("refused")
-        .assert(Way::Rpc, -32602, 400, "INVALID_PARAMS");
+        .assert(A2aBinding::Rpc, -32602, 400, "INVALID_PARAMS");
     assert_eq!(database.count("SELECT COUNT(*) FROM tasks"), 0);
     assert_eq!(database.count("SELECT COUNT(*) FROM plans"), 0);
 }

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::harness::{PATIENCE, Server, WAYS, Way, local, message, product, state};
+use crate::harness::{A2aBinding, PATIENCE, Server, WAYS, local, message, product, state};
 use crate::provider::Provider;
 use cleveragents_domain::{EventKind, Position};
 use cleveragents_store::events;
@@ -13,12 +13,12 @@ use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
 /// A received POST request.
-struct Posted {
+struct PostedRequest {
     head: Vec<String>,
     body: Value,
 }
 
-impl Posted {
+impl PostedRequest {
     fn header(&self, name: &str) -> Option<&str> {
         self.head.iter().find_map(|line| {
             let (known, value) = line.split_once(':')?;
@@ -33,12 +33,12 @@ impl Posted {
 
 /// A webhook as simple as that of the conformance kit: HTTP/1.0, and it reads as many bytes as `Content-Length` names.
 /// The first responses are those given, the rest 200.
-struct Hook {
+struct Webhook {
     url: String,
-    posted: Receiver<Posted>,
+    posted: Receiver<PostedRequest>,
 }
 
-impl Hook {
+impl Webhook {
     fn start(answers: Vec<&'static str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
         let port = listener.local_addr().expect("an address").port();
@@ -66,14 +66,14 @@ impl Hook {
         }
     }
 
-    fn next(&self) -> Posted {
+    fn next(&self) -> PostedRequest {
         self.posted
             .recv_timeout(PATIENCE)
             .expect("something is posted")
     }
 }
 
-fn receive(mut stream: TcpStream, answer: &str) -> Posted {
+fn receive(mut stream: TcpStream, answer: &str) -> PostedRequest {
     let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
     let mut head = Vec::new();
     loop {
@@ -85,7 +85,7 @@ fn receive(mut stream: TcpStream, answer: &str) -> Posted {
         }
         head.push(line);
     }
-    let mut posted = Posted {
+    let mut posted = PostedRequest {
         head,
         body: Value::Null,
     };
@@ -108,12 +108,12 @@ fn config(url: &str) -> Value {
 }
 
 #[test]
-fn a_hook_in_the_message_is_told_all_of_it_in_order() {
+fn a_webhook_in_the_message_receives_all_updates_in_order() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
     for way in WAYS {
-        let hook = Hook::start(Vec::new());
+        let hook = Webhook::start(Vec::new());
         let params = json!({
             "message": message("tck-input-required-1", "Hello"),
             "configuration": {"taskPushNotificationConfig": config(&hook.url)},
@@ -124,8 +124,8 @@ fn a_hook_in_the_message_is_told_all_of_it_in_order() {
         client
             .call(way, "SendMessage", &json!({"message": answer}))
             .expect("taken");
-        let all: Vec<Posted> = (0..4).map(|_| hook.next()).collect();
-        let states: Vec<_> = all.iter().filter_map(Posted::state).collect();
+        let all: Vec<PostedRequest> = (0..4).map(|_| hook.next()).collect();
+        let states: Vec<_> = all.iter().filter_map(PostedRequest::state).collect();
         assert_eq!(
             states,
             [
@@ -183,7 +183,7 @@ fn hooks_are_made_looked_at_and_removed() {
                 .expect("gone");
             assert_eq!(
                 gone,
-                if way == Way::Rest {
+                if way == A2aBinding::Rest {
                     json!({})
                 } else {
                     Value::Null
@@ -208,30 +208,30 @@ fn hooks_are_made_looked_at_and_removed() {
                 .assert(way, -32602, 400, "INVALID_PARAMS");
         }
     }
-    let task = client.send(Way::Rpc, "tck-complete-task-1");
+    let task = client.send(A2aBinding::Rpc, "tck-complete-task-1");
     let snake = json!({"task_id": task["id"], "id": "s", "url": "https://example.com/"});
     client
-        .call(Way::Rpc, "CreateTaskPushNotificationConfig", &snake)
+        .call(A2aBinding::Rpc, "CreateTaskPushNotificationConfig", &snake)
         .expect("made");
     for number in 0..16 {
         let one = json!({"taskId": task["id"], "id": format!("n{number}"), "url": "https://example.com/"});
-        let made = client.call(Way::Rpc, "CreateTaskPushNotificationConfig", &one);
+        let made = client.call(A2aBinding::Rpc, "CreateTaskPushNotificationConfig", &one);
         assert_eq!(made.is_ok(), number < 15, "{number}");
     }
 }
 
 #[test]
-fn what_fails_is_tried_again_and_nothing_overtakes_it() {
+fn failed_deliveries_are_retried_in_order() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
-    let hook = Hook::start(vec!["503 Later", "302 Elsewhere"]);
+    let hook = Webhook::start(vec!["503 Later", "302 Elsewhere"]);
     let params = json!({
         "message": message("tck-artifact-text-1", "Hello"),
         "configuration": {"pushNotificationConfig": config(&hook.url)},
     });
     let task = client
-        .call(Way::Rpc, "SendMessage", &params)
+        .call(A2aBinding::Rpc, "SendMessage", &params)
         .expect("a task")["task"]
         .clone();
     assert_eq!(
@@ -269,9 +269,9 @@ fn what_fails_is_tried_again_and_nothing_overtakes_it() {
 }
 
 #[test]
-fn what_a_dead_server_did_not_deliver_the_next_one_does() {
+fn deliveries_of_a_dead_server_are_taken_over() {
     for database in TestDatabase::each() {
-        let hook = Hook::start(Vec::new());
+        let hook = Webhook::start(Vec::new());
         let mut options = product();
         // This server may not call the webhook; the next one may.
         options.allow_private_addresses = true;
@@ -284,7 +284,7 @@ fn what_a_dead_server_did_not_deliver_the_next_one_does() {
             },
         });
         let task = client
-            .call(Way::Rpc, "SendMessage", &params)
+            .call(A2aBinding::Rpc, "SendMessage", &params)
             .expect("a task")["task"]
             .clone();
         assert_eq!(hook.next().state(), Some("TASK_STATE_WORKING"));
@@ -300,11 +300,11 @@ fn what_a_dead_server_did_not_deliver_the_next_one_does() {
 }
 
 #[test]
-fn hooks_of_0_3_are_told_in_0_3() {
+fn webhooks_of_0_3_receive_0_3() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client().header("a2a-version", None);
-    let hook = Hook::start(Vec::new());
+    let hook = Webhook::start(Vec::new());
     let sent = json!({
         "kind": "message", "messageId": "tck-complete-task-1", "role": "user",
         "parts": [{"kind": "text", "text": "Hi"}],
@@ -342,9 +342,9 @@ fn addresses_of_this_machine_are_not_called_unless_allowed() {
             "configuration": {"taskPushNotificationConfig": {"url": url}},
         });
         let wrong = client
-            .call(Way::Rpc, "SendMessage", &params)
+            .call(A2aBinding::Rpc, "SendMessage", &params)
             .expect_err(url);
-        wrong.assert(Way::Rpc, -32602, 400, "INVALID_PARAMS");
+        wrong.assert(A2aBinding::Rpc, -32602, 400, "INVALID_PARAMS");
     }
     assert_eq!(database.count("SELECT COUNT(*) FROM tasks"), 0);
 }

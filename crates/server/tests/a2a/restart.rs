@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::harness::{Server, Way, local, message, product, state};
+use crate::harness::{A2aBinding, Server, local, message, product, state};
 use crate::provider::{Provider, wait_for};
 use cleveragents_domain::identity::Scope;
 use cleveragents_testkit::{Child, TestDatabase, child_input, send_line};
@@ -28,7 +28,7 @@ fn left(database: &TestDatabase) -> String {
 }
 
 #[test]
-fn a_turn_that_was_cut_off_is_resumed() {
+fn an_interrupted_turn_is_resumed() {
     for database in TestDatabase::each() {
         let id = left(&database);
         let states = "SELECT COUNT(*) FROM tasks WHERE state = 'working'";
@@ -46,11 +46,14 @@ fn a_turn_that_was_cut_off_is_resumed() {
 fn subscribers_find_a_task_again_after_a_restart() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
-    let id = server.client().send(Way::Rpc, "tck-input-required-1")["id"].clone();
+    let id = server
+        .client()
+        .send(A2aBinding::Rpc, "tck-input-required-1")["id"]
+        .clone();
     server.end();
     let server = Server::start(&database, local());
     let client = server.client();
-    let mut events = client.stream(Way::Rest, "SubscribeToTask", &json!({"id": id}));
+    let mut events = client.stream(A2aBinding::Rest, "SubscribeToTask", &json!({"id": id}));
     let first = events.next().expect("a task");
     assert_eq!(
         first["task"]["status"]["state"],
@@ -59,12 +62,12 @@ fn subscribers_find_a_task_again_after_a_restart() {
     let mut answer = message("tck-complete-task-1", "x");
     answer["taskId"] = id.clone();
     client
-        .call(Way::Rpc, "SendMessage", &json!({"message": answer}))
+        .call(A2aBinding::Rpc, "SendMessage", &json!({"message": answer}))
         .expect("taken");
-    let told = events.rest();
-    assert_eq!(told.len(), 2);
+    let reported = events.rest();
+    assert_eq!(reported.len(), 2);
     assert_eq!(
-        told[1]["statusUpdate"]["status"]["state"],
+        reported[1]["statusUpdate"]["status"]["state"],
         "TASK_STATE_COMPLETED"
     );
 }
@@ -74,8 +77,8 @@ fn streams_end_when_the_server_does() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
-    let id = client.send(Way::Rpc, "tck-input-required-1")["id"].clone();
-    let mut events = client.stream(Way::Rpc, "SubscribeToTask", &json!({"id": id}));
+    let id = client.send(A2aBinding::Rpc, "tck-input-required-1")["id"].clone();
+    let mut events = client.stream(A2aBinding::Rpc, "SubscribeToTask", &json!({"id": id}));
     events.next().expect("a task");
     server.end();
     assert!(events.next().is_none());
@@ -89,7 +92,7 @@ fn two_servers_on_one_database_know_of_each_other() {
         let (here, there) = (one.client(), other.client());
         let id = here.begin("hold it");
         here.wait_for(&id, "TASK_STATE_WORKING");
-        let mut events = there.stream(Way::Rpc, "SubscribeToTask", &json!({"id": id}));
+        let mut events = there.stream(A2aBinding::Rpc, "SubscribeToTask", &json!({"id": id}));
         events.next().expect("a task");
         let third = Server::start(&database, product());
         assert!(
@@ -97,8 +100,8 @@ fn two_servers_on_one_database_know_of_each_other() {
             "its server is alive: no other server takes it over"
         );
         one.provider.release();
-        let told = events.rest();
-        let last = told.last().expect("an update");
+        let reported = events.rest();
+        let last = reported.last().expect("an update");
         assert_eq!(
             last["statusUpdate"]["status"]["state"],
             "TASK_STATE_COMPLETED"
@@ -110,15 +113,15 @@ fn two_servers_on_one_database_know_of_each_other() {
             !blocked.provider.prompts().is_empty()
         });
         there
-            .call(Way::Rpc, "CancelTask", &json!({"id": id}))
+            .call(A2aBinding::Rpc, "CancelTask", &json!({"id": id}))
             .expect("cancelled");
         assert!(blocked.provider.wait_for_stop());
     }
 }
 
 #[test]
-fn a_task_of_a_server_that_was_killed_is_gone_on_with() {
-    const NAME: &str = "restart::a_task_of_a_server_that_was_killed_is_gone_on_with";
+fn a_task_of_a_killed_server_is_resumed() {
+    const NAME: &str = "restart::a_task_of_a_killed_server_is_resumed";
     if let Some(url) = child_input() {
         let engine = cleveragents_store::EngineCache::new(cleveragents_store::Options::default())
             .open(
@@ -144,7 +147,7 @@ fn a_task_of_a_server_that_was_killed_is_gone_on_with() {
 }
 
 #[test]
-fn a_task_of_somebody_who_may_not_ask_any_more_fails() {
+fn a_task_of_a_revoked_caller_fails() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, product());
     let acme = server.with_grants("acme", &["acme=editor"], &[Scope::Tasks]);

@@ -1,6 +1,6 @@
 //! Messages and their results.
 
-use crate::harness::{Server, WAYS, Way, local, message, product, state};
+use crate::harness::{A2aBinding, Server, WAYS, local, message, product, state};
 use crate::provider::Fault;
 use cleveragents_store::sessions;
 use cleveragents_testkit::TestDatabase;
@@ -96,7 +96,7 @@ fn the_same_id_three_times_makes_three_tasks() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
-    let mut ids: Vec<String> = [Way::Rpc, Way::Rest, Way::Rpc]
+    let mut ids: Vec<String> = [A2aBinding::Rpc, A2aBinding::Rest, A2aBinding::Rpc]
         .iter()
         .map(|way| client.send(*way, "tck-complete-task-1")["id"].to_string())
         .collect();
@@ -126,7 +126,7 @@ fn waiting_or_not_is_the_callers_choice() {
 }
 
 #[test]
-fn a_task_that_asks_is_gone_on_with() {
+fn a_task_that_asks_is_resumed_by_the_answer() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -163,7 +163,9 @@ fn a_task_that_asks_is_gone_on_with() {
             assert_eq!(found.get("history").is_none(), length == 0);
         }
         let snake = json!({"id": task["id"], "history_length": 1});
-        let found = client.call(Way::Rpc, "GetTask", &snake).expect("a task");
+        let found = client
+            .call(A2aBinding::Rpc, "GetTask", &snake)
+            .expect("a task");
         assert_eq!(found["history"].as_array().expect("a list").len(), 1);
         let params = json!({
             "message": message("tck-complete-task-3", "x"), "configuration": {"historyLength": 0},
@@ -178,7 +180,7 @@ fn a_context_is_a_conversation() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, product());
     let client = server.client();
-    for (way, text) in [(Way::Rpc, "one"), (Way::Rest, "two")] {
+    for (way, text) in [(A2aBinding::Rpc, "one"), (A2aBinding::Rest, "two")] {
         let mut first = message("m", text);
         first["contextId"] = "my context".into();
         let task = client
@@ -190,7 +192,7 @@ fn a_context_is_a_conversation() {
         let sessions = database.count("SELECT COUNT(*) FROM sessions");
         assert_eq!(sessions, 1, "both are turns of one session");
     }
-    let task = client.say(Way::Rpc, "three");
+    let task = client.send_text(A2aBinding::Rpc, "three");
     let context = task["contextId"].as_str().expect("a context").to_owned();
     let session = server.engine.read(|reader| {
         let id = context
@@ -213,7 +215,7 @@ fn turns_of_one_context_come_one_after_the_other() {
     let immediate = json!({"returnImmediately": true});
     let params = json!({"message": held, "configuration": immediate});
     let first = client
-        .call(Way::Rpc, "SendMessage", &params)
+        .call(A2aBinding::Rpc, "SendMessage", &params)
         .expect("a task");
     let first = first["task"]["id"].as_str().expect("an id").to_owned();
     client.wait_for(&first, "TASK_STATE_WORKING");
@@ -221,16 +223,16 @@ fn turns_of_one_context_come_one_after_the_other() {
     second["contextId"] = "c".into();
     let params = json!({"message": second, "configuration": immediate});
     let second = client
-        .call(Way::Rpc, "SendMessage", &params)
+        .call(A2aBinding::Rpc, "SendMessage", &params)
         .expect("a task");
     let second = second["task"]["id"].as_str().expect("an id").to_owned();
     // Another conversation does not wait.
     assert_eq!(
-        state(&client.say(Way::Rpc, "third")),
+        state(&client.send_text(A2aBinding::Rpc, "third")),
         "TASK_STATE_COMPLETED"
     );
     let waiting = client
-        .call(Way::Rpc, "GetTask", &json!({"id": second}))
+        .call(A2aBinding::Rpc, "GetTask", &json!({"id": second}))
         .expect("a task");
     assert_eq!(state(&waiting), "TASK_STATE_SUBMITTED");
     server.provider.release();
@@ -244,27 +246,27 @@ fn the_outcome_of_a_turn_becomes_the_state() {
     let server = Server::start(&database, product());
     let client = server.client();
     let text = |task: &Value| task["status"]["message"]["parts"][0]["text"].clone();
-    let failed = client.say(Way::Rpc, "fail it is overloaded");
+    let failed = client.send_text(A2aBinding::Rpc, "fail it is overloaded");
     assert_eq!(state(&failed), "TASK_STATE_FAILED");
     let why = text(&failed).to_string();
     assert!(why.contains("it is overloaded"), "{why}");
     for fault in [Fault::Internal, Fault::Panic] {
         server.provider.faults.lock().expect("faults").push(fault);
-        let failed = client.say(Way::Rest, "hello");
+        let failed = client.send_text(A2aBinding::Rest, "hello");
         assert_eq!(state(&failed), "TASK_STATE_FAILED");
-        let told = text(&failed).to_string();
+        let reported = text(&failed).to_string();
         assert!(
-            !told.contains("secret") && !told.contains("as asked"),
-            "{told}"
+            !reported.contains("secret") && !reported.contains("as asked"),
+            "{reported}"
         );
     }
-    let asks = client.say(Way::Rpc, "ask which one?");
+    let asks = client.send_text(A2aBinding::Rpc, "ask which one?");
     assert_eq!(state(&asks), "TASK_STATE_INPUT_REQUIRED");
     assert_eq!(text(&asks), "which one?");
     let mut answer = message("m", "the second");
     answer["taskId"] = asks["id"].clone();
     let done = client
-        .call(Way::Rpc, "SendMessage", &json!({"message": answer}))
+        .call(A2aBinding::Rpc, "SendMessage", &json!({"message": answer}))
         .expect("a task")["task"]
         .clone();
     let answer = done["artifacts"][0]["parts"][0]["text"].to_string();
@@ -283,7 +285,7 @@ fn the_actor_can_be_named_and_echo_needs_no_model() {
         let mut asked = message("m", "hello");
         asked["metadata"] = json!({"cleveragents": {"actor": actor}});
         client
-            .call(Way::Rpc, "SendMessage", &json!({"message": asked}))
+            .call(A2aBinding::Rpc, "SendMessage", &json!({"message": asked}))
             .expect("a task")["task"]
             .clone()
     };

@@ -29,47 +29,47 @@ fn a_stream_begins_with_the_task_and_ends_with_its_end() {
     let client = server.client();
     for way in WAYS {
         let params = json!({"message": message("tck-stream-ordering-001-1", "Hello")});
-        let told = client.stream(way, "SendStreamingMessage", &params).rest();
-        let kinds: Vec<_> = told.iter().map(kind).collect();
+        let reported = client.stream(way, "SendStreamingMessage", &params).rest();
+        let kinds: Vec<_> = reported.iter().map(kind).collect();
         assert_eq!(
             kinds,
             ["task", "statusUpdate", "artifactUpdate", "statusUpdate"]
         );
         assert_eq!(
-            states(&told),
+            states(&reported),
             [
                 "TASK_STATE_SUBMITTED",
                 "TASK_STATE_WORKING",
                 "TASK_STATE_COMPLETED"
             ]
         );
-        let update = &told[2]["artifactUpdate"];
+        let update = &reported[2]["artifactUpdate"];
         assert_eq!(update["artifact"]["parts"][0]["text"], "Ordered output");
         assert_eq!(update["lastChunk"], true);
         assert!(update["taskId"].is_string() && update["contextId"].is_string());
         let params = json!({"message": message("tck-stream-artifact-chunked-1", "Hello")});
-        let told = client.stream(way, "SendStreamingMessage", &params).rest();
-        assert!(told[2]["artifactUpdate"].get("append").is_none());
-        assert_eq!(told[3]["artifactUpdate"]["append"], true);
-        assert_eq!(told[3]["artifactUpdate"]["lastChunk"], true);
+        let reported = client.stream(way, "SendStreamingMessage", &params).rest();
+        assert!(reported[2]["artifactUpdate"].get("append").is_none());
+        assert_eq!(reported[3]["artifactUpdate"]["append"], true);
+        assert_eq!(reported[3]["artifactUpdate"]["lastChunk"], true);
         // A task that waits for an answer ends the stream of its message.
         let params = json!({"message": message("tck-input-required-1", "Hello")});
-        let told = client.stream(way, "SendStreamingMessage", &params).rest();
-        assert_eq!(states(&told).last(), Some(&"TASK_STATE_INPUT_REQUIRED"));
+        let reported = client.stream(way, "SendStreamingMessage", &params).rest();
+        assert_eq!(states(&reported).last(), Some(&"TASK_STATE_INPUT_REQUIRED"));
         let mut answer = message("tck-complete-task-1", "x");
-        answer["taskId"] = told[0]["task"]["id"].clone();
-        let told = client
+        answer["taskId"] = reported[0]["task"]["id"].clone();
+        let reported = client
             .stream(way, "SendStreamingMessage", &json!({"message": answer}))
             .rest();
         assert_eq!(
-            states(&told),
+            states(&reported),
             ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
         );
     }
 }
 
 #[test]
-fn all_who_subscribed_are_told_the_same_whoever_leaves() {
+fn all_subscribers_receive_the_same_events() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
@@ -115,10 +115,14 @@ fn a_task_can_be_subscribed_to_with_get() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let client = server.client();
-    let task = client.send(crate::harness::Way::Rest, "tck-input-required-1");
+    let task = client.send(crate::harness::A2aBinding::Rest, "tck-input-required-1");
     let id = task["id"].as_str().expect("an id");
     client
-        .call(crate::harness::Way::Rest, "CancelTask", &json!({"id": id}))
+        .call(
+            crate::harness::A2aBinding::Rest,
+            "CancelTask",
+            &json!({"id": id}),
+        )
         .expect("over");
     let answer = client.http("GET", &format!("/a2a/v1/tasks/{id}:subscribe"), None);
     assert_eq!(answer.status, 400);
@@ -136,13 +140,13 @@ fn an_answer_comes_in_pieces_that_make_the_whole() {
     let client = server.client();
     for way in WAYS {
         let params = json!({"message": message("m", "stream one two three")});
-        let told = client.stream(way, "SendStreamingMessage", &params).rest();
+        let reported = client.stream(way, "SendStreamingMessage", &params).rest();
         let mut text = String::new();
-        let pieces: Vec<_> = told
+        let pieces: Vec<_> = reported
             .iter()
             .filter_map(|one| one.get("artifactUpdate"))
             .collect();
-        assert!(pieces.len() > 1, "{told:?}");
+        assert!(pieces.len() > 1, "{reported:?}");
         for (index, piece) in pieces.iter().enumerate() {
             if piece.get("append").is_none() {
                 text.clear();
@@ -155,7 +159,7 @@ fn an_answer_comes_in_pieces_that_make_the_whole() {
             let is_last = piece.get("lastChunk").is_some();
             assert_eq!(is_last, index + 1 == pieces.len());
         }
-        let id = told[0]["task"]["id"].as_str().expect("an id");
+        let id = reported[0]["task"]["id"].as_str().expect("an id");
         let task = client.wait_for(id, "TASK_STATE_COMPLETED");
         assert_eq!(task["artifacts"][0]["parts"], json!([{"text": text}]));
         assert_eq!(text.len(), 6_000);

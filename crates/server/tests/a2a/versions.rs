@@ -1,6 +1,6 @@
 //! Versions of the protocol, and extensions.
 
-use crate::harness::{Server, Way, local, message};
+use crate::harness::{A2aBinding, Server, local, message};
 use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn versions_are_checked_on_both_ways() {
         (None, false),
     ] {
         let client = server.client().header("a2a-version", version);
-        for (way, code) in [(Way::Rpc, -32009), (Way::Rest, 400)] {
+        for (way, code) in [(A2aBinding::Rpc, -32009), (A2aBinding::Rest, 400)] {
             let outcome = client.call(way, "SendMessage", &params);
             match outcome {
                 Ok(_) => assert!(is_spoken, "{version:?}"),
@@ -59,7 +59,7 @@ fn extensions_are_taken_note_of() {
 }
 
 #[test]
-fn who_speaks_0_3_is_answered_in_0_3() {
+fn clients_of_0_3_are_answered_in_0_3() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
     let message = |id: &str| {
@@ -141,8 +141,10 @@ fn who_speaks_0_3_is_answered_in_0_3() {
         let cancelled = call("tasks/cancel", json!({"id": waits["id"]}));
         assert_eq!(cancelled["status"]["state"], "canceled");
         let params = json!({"message": message("tck-stream-001-1")});
-        let told = client.stream(Way::Rpc, "message/stream", &params).rest();
-        let kinds: Vec<_> = told
+        let reported = client
+            .stream(A2aBinding::Rpc, "message/stream", &params)
+            .rest();
+        let kinds: Vec<_> = reported
             .iter()
             .map(|one| one["kind"].as_str().expect("a kind"))
             .collect();
@@ -150,9 +152,9 @@ fn who_speaks_0_3_is_answered_in_0_3() {
             kinds,
             ["task", "status-update", "artifact-update", "status-update"]
         );
-        assert_eq!(told[1]["final"], false);
-        assert_eq!(told[3]["final"], true);
-        assert_eq!(told[3]["status"]["state"], "completed");
+        assert_eq!(reported[1]["final"], false);
+        assert_eq!(reported[3]["final"], true);
+        assert_eq!(reported[3]["status"]["state"], "completed");
         let missing = client.rpc("tasks/get", &json!({"id": "x"}));
         assert_eq!(missing["error"]["code"], -32001);
     }

@@ -14,7 +14,7 @@ fn make_session(client: &Client, namespace: &str) -> String {
     made.json()["id"].as_str().expect("an id").to_owned()
 }
 
-fn say(client: &Client, session: &str, content: &str) {
+fn append_message(client: &Client, session: &str, content: &str) {
     let path = format!("/api/v1/sessions/{session}/messages");
     client
         .post(&path, &json!({"role": "user", "content": content}))
@@ -22,7 +22,7 @@ fn say(client: &Client, session: &str, content: &str) {
 }
 
 /// The next events, as kind and subject.
-fn heard(stream: &mut Stream, count: usize) -> Vec<(String, String)> {
+fn read_events(stream: &mut Stream, count: usize) -> Vec<(String, String)> {
     (0..count)
         .map(|_| {
             let data = stream.event().expect("an event").data.expect("data");
@@ -33,13 +33,13 @@ fn heard(stream: &mut Stream, count: usize) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_happens_is_told_while_it_happens_and_only_what_is_new() {
+fn new_events_are_streamed_live() {
     let server = Server::start();
     let local = server.local();
     let before = make_session(&local, "acme");
     let mut stream = local.listen("/api/v1/events");
     let session = make_session(&local, "acme");
-    say(&local, &session, "hello");
+    append_message(&local, &session, "hello");
     assert_ne!(before, session);
     let first = stream.event().expect("an event");
     let data = first.data.expect("data");
@@ -48,13 +48,13 @@ fn what_happens_is_told_while_it_happens_and_only_what_is_new() {
     assert_eq!(data["namespace"], "acme");
     assert_eq!(data["position"], json!(first.id.expect("an id")));
     assert_eq!(
-        heard(&mut stream, 1),
+        read_events(&mut stream, 1),
         [("session.message_appended".to_owned(), session)]
     );
 }
 
 #[test]
-fn who_comes_back_misses_nothing_and_hears_nothing_twice() {
+fn a_reconnecting_client_receives_each_event_once() {
     let server = Server::start();
     let local = server.local();
     let session = make_session(&local, "acme");
@@ -63,7 +63,7 @@ fn who_comes_back_misses_nothing_and_hears_nothing_twice() {
         let (local, session) = (local.clone(), session.clone());
         std::thread::spawn(move || {
             for number in 0..count {
-                say(&local, &session, &number.to_string());
+                append_message(&local, &session, &number.to_string());
             }
         })
     };
@@ -100,11 +100,11 @@ fn events_are_chosen_by_kind_subject_and_namespace() {
     let server = Server::start();
     let local = server.local();
     let (acme, other) = (make_session(&local, "acme"), make_session(&local, "other"));
-    say(&local, &acme, "a");
-    say(&local, &other, "b");
+    append_message(&local, &acme, "a");
+    append_message(&local, &other, "b");
     let appended = |session: &String| ("session.message_appended".to_owned(), session.clone());
     let created = |session: &String| ("session.created".to_owned(), session.clone());
-    let all = heard(&mut local.listen("/api/v1/events?after=0&kind=session."), 4);
+    let all = read_events(&mut local.listen("/api/v1/events?after=0&kind=session."), 4);
     assert_eq!(
         all,
         [
@@ -134,7 +134,11 @@ fn events_are_chosen_by_kind_subject_and_namespace() {
         ("namespace=acme", vec![created(&acme), appended(&acme)]),
     ] {
         let mut stream = local.listen(&format!("/api/v1/events?after=0&{query}"));
-        assert_eq!(heard(&mut stream, expected.len()), expected, "{query}");
+        assert_eq!(
+            read_events(&mut stream, expected.len()),
+            expected,
+            "{query}"
+        );
         // The next events do not match the filter: the listener receives only its position.
         wait_for_the_end(&mut stream, &server);
     }
@@ -166,7 +170,7 @@ fn wait_for_the_end(stream: &mut Stream, server: &Server) {
 }
 
 #[test]
-fn nobody_hears_of_what_they_may_not_see() {
+fn clients_receive_only_visible_events() {
     let server = Server::start();
     let local = server.local();
     let editor = server.caller(&["acme=viewer"]);
@@ -176,12 +180,14 @@ fn nobody_hears_of_what_they_may_not_see() {
     let mut whole = local.listen("/api/v1/events");
     let hidden = make_session(&local, "local");
     let other = make_session(&local, "other");
-    say(&local, &hidden, "secret");
-    say(&local, &other, "not yours");
+    append_message(&local, &hidden, "secret");
+    append_message(&local, &other, "not yours");
     let acme = make_session(&local, "acme");
-    say(&local, &acme, "yours");
+    append_message(&local, &acme, "yours");
     let of = |stream: &mut Stream, count| {
-        let subjects = heard(stream, count).into_iter().map(|(_, subject)| subject);
+        let subjects = read_events(stream, count)
+            .into_iter()
+            .map(|(_, subject)| subject);
         subjects.collect::<BTreeSet<_>>()
     };
     assert_eq!(of(&mut narrow, 2), BTreeSet::from([acme.clone()]));
@@ -223,7 +229,7 @@ fn a_namespace_that_cannot_be_is_denied_and_written_down() {
 }
 
 #[test]
-fn what_is_not_told_moves_the_position_on() {
+fn filtered_events_advance_the_position() {
     let server = Server::start();
     let local = server.local();
     let viewer = server.caller(&["acme=viewer"]);
@@ -238,7 +244,7 @@ fn what_is_not_told_moves_the_position_on() {
 }
 
 #[test]
-fn a_revoked_token_hears_no_more() {
+fn a_revoked_token_receives_no_more_events() {
     let server = Server::start();
     let viewer = server.caller(&["acme=viewer"]);
     let mut stream = viewer.listen("/api/v1/events");
@@ -251,7 +257,7 @@ fn a_revoked_token_hears_no_more() {
 }
 
 #[test]
-fn who_is_gone_leaves_nothing_behind() {
+fn a_disconnected_client_leaves_nothing_behind() {
     let server = Server::with(|options| options.keep_alive = std::time::Duration::from_mins(10));
     let streams: Vec<_> = (0..20)
         .map(|_| server.local().listen("/api/v1/events"))
@@ -264,13 +270,13 @@ fn who_is_gone_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_end_of_the_server_ends_the_stream_after_what_was_told() {
+fn shutdown_ends_the_stream_after_pending_events() {
     let mut server = Server::start();
     let local = server.local();
     let mut stream = local.listen("/api/v1/events");
     let session = make_session(&local, "acme");
     assert_eq!(
-        heard(&mut stream, 1),
+        read_events(&mut stream, 1),
         [("session.created".to_owned(), session)]
     );
     server.ended();
@@ -280,16 +286,16 @@ fn the_end_of_the_server_ends_the_stream_after_what_was_told() {
 }
 
 #[test]
-fn events_of_a_session_that_is_gone_are_told_to_those_who_saw_it() {
+fn events_of_a_deleted_session_reach_its_former_viewers() {
     let server = Server::start();
     let viewer = server.caller(&["acme=viewer"]);
     let local = server.local();
     let session = make_session(&local, "acme");
-    say(&local, &session, "x");
+    append_message(&local, &session, "x");
     let id = session.parse().expect("an id");
     let sessions = cleveragents_application::SessionService::new(server.engine.clone(), 1_000);
     sessions.delete(id).expect("it is removed");
-    let kinds: Vec<_> = heard(&mut viewer.listen("/api/v1/events?after=0"), 3)
+    let kinds: Vec<_> = read_events(&mut viewer.listen("/api/v1/events?after=0"), 3)
         .into_iter()
         .map(|(kind, _)| kind)
         .collect();

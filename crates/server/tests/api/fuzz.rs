@@ -9,7 +9,7 @@ use crate::harness::{Client, Server, wait_until};
 
 /// A path of the API with its method.
 #[derive(Debug, Clone)]
-struct Asked {
+struct ApiRequest {
     method: String,
     path: String,
     headers: Vec<(&'static str, String)>,
@@ -129,7 +129,7 @@ fn headers() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     prop::collection::vec((prop::sample::select(names.to_vec()), value), 0..4)
 }
 
-fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Value = Asked> {
+fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Value = ApiRequest> {
     let part = prop_oneof![
         3 => prop::sample::select(known),
         1 => text().prop_map(|text| encoded(&text)),
@@ -153,7 +153,7 @@ fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Valu
                 None => known,
             });
             let path = parts.collect::<Vec<_>>().join("/");
-            Asked {
+            ApiRequest {
                 method: method.map_or(usual, str::to_owned),
                 path: format!("{path}{query}"),
                 headers,
@@ -164,7 +164,7 @@ fn asked(paths: Vec<(String, String)>, known: Vec<String>) -> impl Strategy<Valu
 }
 
 /// Sends a request and checks that the server stays usable.
-fn check(client: &Client, asked: &Asked) -> Result<(), TestCaseError> {
+fn check(client: &Client, asked: &ApiRequest) -> Result<(), TestCaseError> {
     let client = asked
         .headers
         .iter()
@@ -208,7 +208,7 @@ fn attack(server: &Server, cases: usize) {
         max_shrink_iters: 200,
         ..Config::default()
     });
-    server.double.let_go();
+    server.double.release();
     runner
         .run(&(0..clients.len(), strategy), |(who, asked)| {
             check(&clients[who], &asked)
@@ -231,7 +231,7 @@ fn no_request_is_a_failure_of_the_server() {
 }
 
 #[test]
-fn what_is_no_request_at_all_does_no_harm() {
+fn malformed_requests_do_no_harm() {
     let server = Server::with(|options| {
         options.request_timeout = std::time::Duration::from_millis(50);
     });

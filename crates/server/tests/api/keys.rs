@@ -9,7 +9,7 @@ use cleveragents_store::{DatabaseUrl, EngineCache};
 use cleveragents_testkit::{Child, TestDatabase, child_input, proof_size, send_line};
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Double, Server, application, options, wait_until};
+use crate::harness::{Client, Server, TestRuntime, application, options, wait_until};
 use crate::provider::MODEL;
 
 #[test]
@@ -42,10 +42,10 @@ fn a_request_with_a_key_has_its_effect_once() {
             .problem(400, "CA-1213");
 
         let path = format!("{}/messages", made.header("location").expect("a place"));
-        let said = json!({"role": "user", "content": "once"});
+        let reported = json!({"role": "user", "content": "once"});
         let key = editor.with("idempotency-key", "two");
-        let stored = key.post(&path, &said).expect(201);
-        let repeated = key.post(&path, &said).expect(201);
+        let stored = key.post(&path, &reported).expect(201);
+        let repeated = key.post(&path, &reported).expect(201);
         assert_eq!(repeated.body, stored.body);
         assert_eq!(repeated.header("content-type"), Some("application/json"));
         key.post(&path, &json!({"role": "user", "content": "twice"}))
@@ -76,7 +76,7 @@ fn a_refusal_is_repeated_too_and_what_was_never_begun_can_be_made() {
     let busy = local.with("idempotency-key", "busy");
     busy.post(&turns, &json!({"prompt": "go"}))
         .problem(503, "CA-1219");
-    server.double.let_go();
+    server.double.release();
     assert_eq!(holding.join().expect("ends"), 200);
     wait_until("nothing runs", || server.gauge("running") == 0);
     busy.post(&turns, &json!({"prompt": "go"})).expect(200);
@@ -93,13 +93,13 @@ fn a_refusal_is_repeated_too_and_what_was_never_begun_can_be_made() {
 }
 
 #[test]
-fn of_many_with_one_key_one_has_an_effect() {
+fn concurrent_requests_with_one_key_take_effect_once() {
     let server = Server::start();
     let path = format!("{}/messages", server.session("acme"));
-    let said = json!({"role": "user", "content": "once"});
+    let reported = json!({"role": "user", "content": "once"});
     let answers = cleveragents_testkit::at_once(16, |_| {
         let client = server.local().with("idempotency-key", "same");
-        client.post(&path, &said).expect(201).body
+        client.post(&path, &reported).expect(201).body
     });
     assert!(answers.iter().all(|body| *body == answers[0]));
     assert_eq!(server.database.count("SELECT COUNT(*) FROM messages"), 1);
@@ -111,7 +111,7 @@ fn serve_until_killed(url: &str) {
     let engine = EngineCache::new(cleveragents_store::Options::default())
         .open(&url)
         .expect("it opens");
-    let double = Arc::new(Double::default());
+    let double = Arc::new(TestRuntime::default());
     let home = tempfile::tempdir().expect("a folder");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime

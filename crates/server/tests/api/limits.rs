@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::harness::{Server, wait_until};
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn oversized_requests_are_refused() {
     let server = Server::with(|options| {
         options.max_body_bytes = 2_000;
         options.max_message_bytes = 100;
@@ -49,7 +49,7 @@ fn what_is_too_large_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn unreadable_requests_are_refused() {
     let server = Server::start();
     let local = server.local();
     let path = format!("{}/messages", server.session("acme"));
@@ -91,7 +91,7 @@ fn what_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn who_asks_too_often_has_to_wait_and_others_have_not() {
+fn the_rate_limit_applies_per_caller() {
     let server = Server::with(|options| options.requests_per_second = 1);
     let busy = server.caller(&["acme=viewer"]);
     let refused = std::iter::repeat_with(|| busy.get("/api/v1/sessions"))
@@ -125,7 +125,7 @@ fn who_asks_too_often_has_to_wait_and_others_have_not() {
 }
 
 #[test]
-fn who_is_too_slow_is_cut_off() {
+fn slow_clients_are_disconnected() {
     let server = Server::with(|options| options.request_timeout = Duration::from_millis(100));
     let local = server.local();
     let path = format!("{}/messages", server.session("acme"));
@@ -151,7 +151,7 @@ fn who_is_too_slow_is_cut_off() {
 }
 
 #[test]
-fn too_many_connections_are_told_so() {
+fn connections_above_the_limit_are_refused() {
     let server = Server::with(|options| {
         options.max_connections = 2;
         options.max_connections_per_address = 2;
@@ -210,7 +210,7 @@ fn issue_16_12_one_address_cannot_hold_all_connections() {
 }
 
 #[test]
-fn who_breaks_off_in_the_middle_leaves_nothing_behind() {
+fn an_aborted_request_leaves_nothing_behind() {
     let server = Server::start();
     let local = server.local();
     let path = format!("{}/messages", server.session("acme"));

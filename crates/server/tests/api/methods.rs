@@ -182,14 +182,14 @@ pub(crate) fn call(client: &Client, method: &str, task: &str, namespace: &str) -
         // The updates of a waiting task do not end: only the first is read. Without access the response is not a stream.
         return status;
     }
-    let said: Value = serde_json::from_str(&stream.rest(&headers, "POST")).expect("JSON");
-    match said["error"]["code"].as_i64() {
+    let reported: Value = serde_json::from_str(&stream.rest(&headers, "POST")).expect("JSON");
+    match reported["error"]["code"].as_i64() {
         None => {
-            assert!(said.get("result").is_some(), "{method}: {said}");
+            assert!(reported.get("result").is_some(), "{method}: {reported}");
             200
         }
         Some(-32_012) => 403,
         Some(-32_001 | -32_010) => 404,
-        Some(_) => panic!("{method} in {namespace}: {said}"),
+        Some(_) => panic!("{method} in {namespace}: {reported}"),
     }
 }

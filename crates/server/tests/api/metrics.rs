@@ -13,7 +13,7 @@ fn value(text: &str, line: &str) -> Option<f64> {
 }
 
 #[test]
-fn what_was_done_is_counted_from_what_is_stored() {
+fn metrics_are_counted_from_the_database() {
     for database in TestDatabase::each() {
         let server = Server::on(database, |_| {});
         let plan = server.plan("acme/shop");

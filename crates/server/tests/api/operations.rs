@@ -9,7 +9,7 @@ fn run(client: &Client, name: &str, parameters: &Value) -> crate::harness::Answe
 }
 
 #[test]
-fn who_may_do_an_operation_sees_it_and_does_it() {
+fn permitted_operations_are_listed_and_run() {
     let server = Server::start();
     let names = |client: &Client| {
         let listed = client.get("/api/v1/operations").expect(200).json();
@@ -32,7 +32,7 @@ fn who_may_do_an_operation_sees_it_and_does_it() {
 }
 
 #[test]
-fn what_a_caller_may_not_do_is_not_done() {
+fn forbidden_operations_have_no_effect() {
     let server = Server::start();
     let editor = server.caller(&["acme=editor"]);
     let session = server.session("acme");
@@ -106,7 +106,7 @@ fn the_events_of_a_turn_are_streamed_and_its_response_is_last() {
 }
 
 #[test]
-fn a_viewer_may_not_tell_and_options_of_the_machine_are_no_parameters() {
+fn a_viewer_cannot_send_prompts_and_local_options_are_not_parameters() {
     let server = Server::start();
     let session = server.session("acme");
     let session = session.rsplit('/').next().expect("an id");

@@ -156,7 +156,7 @@ impl Route {
         if path.ends_with("/search") {
             path.push_str("?q=x");
         }
-        let before = Effects::of(server);
+        let before = StoredEffects::read(server);
         let body = self.body(namespace).map(|body| body.to_string());
         let kind = body.as_ref().map(|_| "application/json");
         let bytes = body.unwrap_or_default().into_bytes();
@@ -170,8 +170,12 @@ impl Route {
         }
         if status == 202 {
             // The plan runs after the response; its effects must not be attributed to later requests.
-            wait_until("it is done", || Effects::of(server).done != before.done);
-            wait_until("nothing changes any more", || Effects::are_settled(server));
+            wait_until("it is done", || {
+                StoredEffects::read(server).done != before.done
+            });
+            wait_until("nothing changes any more", || {
+                StoredEffects::are_settled(server)
+            });
         }
         if status == 409 && path.ends_with("/apply") {
             // The plan is not executed yet; callers that may not apply it do not learn that.
@@ -183,13 +187,13 @@ impl Route {
 }
 
 /// State that requests change.
-struct Effects {
+struct StoredEffects {
     done: Vec<u64>,
     audited: u64,
 }
 
-impl Effects {
-    fn of(server: &Server) -> Self {
+impl StoredEffects {
+    fn read(server: &Server) -> Self {
         let double = &server.double;
         let ran =
             double.runtimes.lock().expect("not poisoned").len() + double.provider.prompts().len();
@@ -219,9 +223,9 @@ impl Effects {
 
     /// Whether nothing changes for a fifth of a second: plans run on after their response.
     fn are_settled(server: &Server) -> bool {
-        let before = Self::of(server);
+        let before = Self::read(server);
         std::thread::sleep(std::time::Duration::from_millis(200));
-        Self::of(server).done == before.done
+        Self::read(server).done == before.done
     }
 
     /// Checks that a denial changed nothing and was recorded in the audit log.
@@ -229,7 +233,7 @@ impl Effects {
         if status < 400 || status == 429 {
             return;
         }
-        let after = Self::of(server);
+        let after = Self::read(server);
         assert_eq!(after.done, self.done, "{what}: a denial had an effect");
         assert!(
             after.audited > self.audited,
@@ -309,12 +313,12 @@ impl Callers {
 }
 
 #[test]
-fn every_role_may_do_what_the_table_says_and_nothing_else() {
+fn every_role_has_exactly_the_permissions_of_its_table() {
     let server = Server::with(|options| {
         options.requests_per_second = 0;
         options.allow_private_addresses = true;
     });
-    server.double.let_go();
+    server.double.release();
     for namespace in NAMESPACES {
         server.offer_plans(namespace);
     }
@@ -375,7 +379,7 @@ fn method_cells(server: &Server, callers: &Callers, method: &Method, name: &str)
             Kind::Task => methods::waiting_task(server, namespace, name.contains("ush")),
             Kind::Named | Kind::Shown => String::new(),
         };
-        let before = Effects::of(server);
+        let before = StoredEffects::read(server);
         let status = methods::call(client, name, &task, namespace);
         before.check(server, &format!("{name} in {namespace}"), status);
         status

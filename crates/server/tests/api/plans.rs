@@ -130,7 +130,7 @@ fn a_plan_is_made_from_an_action_and_not_applied_before_it_is_executed() {
 }
 
 #[test]
-fn a_plan_is_driven_by_the_server_while_its_caller_goes_on() {
+fn the_server_runs_a_plan_while_its_caller_continues() {
     let server = Server::with(|options| {
         options.max_running = 1;
         options.max_waiting = 1;
@@ -150,7 +150,7 @@ fn a_plan_is_driven_by_the_server_while_its_caller_goes_on() {
     wait_until("the second waits", || server.gauge("waiting") == 1);
     execute(two).problem(503, "CA-1219");
     assert_eq!(runtimes().len(), 1, "one at a time");
-    server.double.let_go();
+    server.double.release();
     wait_until("both were run", || runtimes().len() == 2);
     wait_until("nothing runs", || server.gauge("running") == 0);
     assert!(runtimes().iter().all(|who| who.starts_with("caller ")));

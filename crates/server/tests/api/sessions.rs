@@ -159,7 +159,7 @@ fn a_change_that_expects_another_version_changes_nothing() {
 }
 
 #[test]
-fn of_many_who_change_the_same_version_one_does() {
+fn concurrent_updates_of_one_version_have_one_winner() {
     let server = Server::start();
     let path = server.session("acme");
     let version = server

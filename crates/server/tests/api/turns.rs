@@ -32,14 +32,14 @@ fn a_question_is_answered_in_one_answer_or_in_pieces() {
     let streaming = editor.with("accept", "text/event-stream");
     let mut stream = streaming.send("POST", &path, Some("application/json"), body.as_bytes());
     assert_eq!(stream.head().expect("an answer").0, 200);
-    let heard: Vec<_> = std::iter::from_fn(|| stream.block())
+    let received: Vec<_> = std::iter::from_fn(|| stream.block())
         .map(|sent| (sent.event.expect("a name"), sent.data.expect("data")))
         .filter(|(name, _)| name != "reset")
         .collect();
     let text = |text: &str| ("text".to_owned(), json!({"text": text}));
     let end = json!({"state": "answered", "text": "one two three"});
     assert_eq!(
-        heard,
+        received,
         [
             text("one "),
             text("two "),
@@ -57,7 +57,7 @@ fn a_question_is_answered_in_one_answer_or_in_pieces() {
 }
 
 #[test]
-fn who_goes_away_leaves_a_turn_that_ends_and_nothing_else() {
+fn a_turn_of_a_disconnected_client_ends_and_leaves_nothing_else() {
     let server = Server::start();
     let path = format!("{}/turns", server.session("acme"));
     let body = json!({"prompt": "hold on"}).to_string();
@@ -71,7 +71,7 @@ fn who_goes_away_leaves_a_turn_that_ends_and_nothing_else() {
     );
     wait_until("both run", || server.gauge("running") == 2);
     drop((plain, streamed));
-    server.double.let_go();
+    server.double.release();
     wait_until("nothing runs", || server.gauge("running") == 0);
 }
 
@@ -94,7 +94,7 @@ fn too_much_at_once_is_refused_and_the_rest_runs() {
     let refused = server.local().post(&path, &hold);
     assert_eq!(refused.header("retry-after"), Some("1"));
     refused.problem(503, "CA-1219");
-    server.double.let_go();
+    server.double.release();
     assert_eq!(first.join().expect("ends"), 200);
     assert_eq!(second.join().expect("ends"), 200);
 }
@@ -119,7 +119,7 @@ fn the_end_of_the_server_waits_for_what_runs_and_takes_nothing_new() {
     assert_eq!(ready(), 200);
     server.announce_end();
     wait_until("the end is near", || ready() == 503);
-    server.double.let_go();
+    server.double.release();
     let answer = running.join().expect("ends").expect(200);
     assert_eq!(answer.json()["text"], "on");
     server.ended();

@@ -24,7 +24,7 @@ const PIECE_BYTES: usize = 2_000;
 /// A model endpoint.
 pub(crate) struct Provider {
     endpoint: ModelServer,
-    shared: Arc<Shared>,
+    shared: Arc<ProviderState>,
     /// Faults that replace building a runtime, last one first.
     pub(crate) faults: Mutex<Vec<Fault>>,
 }
@@ -37,12 +37,12 @@ pub(crate) enum Fault {
 }
 
 #[derive(Default)]
-struct Shared {
+struct ProviderState {
     asked: Mutex<Vec<(String, String)>>,
     is_released: Arc<AtomicBool>,
 }
 
-impl Shared {
+impl ProviderState {
     fn answer(&self, request: &ReceivedRequest) -> Response {
         let body = request.json();
         let messages = body["messages"].as_array().expect("messages");
@@ -115,7 +115,7 @@ fn text_of(content: &Value) -> String {
 
 impl Default for Provider {
     fn default() -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ProviderState::default());
         let answering = Arc::clone(&shared);
         Self {
             endpoint: ModelServer::answering(move |request| answering.answer(request)),

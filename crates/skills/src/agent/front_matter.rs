@@ -11,12 +11,12 @@ const MAX_DEPTH: usize = 16;
 const MAX_VALUES: usize = 2_000;
 
 /// Line and column, from 1, in the whole file.
-pub(crate) type Place = (u64, u64);
+pub(crate) type LineAndColumn = (u64, u64);
 
 /// A value of the front matter.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) place: LineAndColumn,
     pub(crate) content: Content,
 }
 
@@ -31,18 +31,18 @@ pub(crate) enum Content {
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) place: LineAndColumn,
     pub(crate) value: Node,
 }
 
 /// A `SKILL.md`, split into front matter and body.
-pub(crate) struct Halves<'t> {
+pub(crate) struct SplitSkillFile<'t> {
     pub(crate) front: &'t str,
     pub(crate) body: &'t str,
 }
 
 /// Splits a file at the lines that contain only `---`.
-pub(crate) fn cut(text: &str) -> Result<Halves<'_>, Fault> {
+pub(crate) fn cut(text: &str) -> Result<SplitSkillFile<'_>, Fault> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     if first.trim_end() != "---" {
@@ -55,7 +55,7 @@ pub(crate) fn cut(text: &str) -> Result<Halves<'_>, Fault> {
     let mut end = first.len();
     for line in lines {
         if line.trim_end() == "---" {
-            return Ok(Halves {
+            return Ok(SplitSkillFile {
                 front: &text[first.len()..end],
                 body: text[end + line.len()..].trim(),
             });
@@ -73,7 +73,7 @@ pub(crate) struct FrontMatter {
 
 /// Parses the front matter.
 pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
-    let mut reader = Reader {
+    let mut reader = FrontMatterReader {
         events: Parser::new_from_str(front),
         departures: Vec::new(),
         values: 0,
@@ -105,7 +105,7 @@ pub(crate) fn read(front: &str) -> Result<FrontMatter, Fault> {
 }
 
 /// An error at a position of the file.
-pub(crate) fn at(place: Place, message: impl Into<String>) -> Fault {
+pub(crate) fn at(place: LineAndColumn, message: impl Into<String>) -> Fault {
     Fault {
         place: Some(place),
         ..Fault::new(message)
@@ -113,17 +113,17 @@ pub(crate) fn at(place: Place, message: impl Into<String>) -> Fault {
 }
 
 /// Position in the file, whose first line opens the front matter.
-fn place(span: Span) -> Place {
+fn place(span: Span) -> LineAndColumn {
     (span.start.line() as u64 + 1, span.start.col() as u64 + 1)
 }
 
-struct Reader<'t> {
+struct FrontMatterReader<'t> {
     events: Parser<'t, granit_parser::StrInput<'t>>,
     departures: Vec<Fault>,
     values: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> FrontMatterReader<'t> {
     fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, Fault> {
         loop {
             match self.events.next().transpose() {
@@ -180,7 +180,7 @@ impl<'t> Reader<'t> {
         Ok(Node { place, content })
     }
 
-    fn check_style(&mut self, style: StructureStyle, place: Place) {
+    fn check_style(&mut self, style: StructureStyle, place: LineAndColumn) {
         if style == StructureStyle::Flow {
             self.departures.push(
                 at(place, "`[…]` and `{…}` are not part of the standard")

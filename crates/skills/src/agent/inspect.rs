@@ -10,9 +10,9 @@ use cleveragents_domain::{
 use cleveragents_sandbox::Root;
 
 use super::folder::{AgentSkill, FILES, Step};
-use super::front_matter::{self, Content, Field, FrontMatter, Node, Place, at};
+use super::front_matter::{self, Content, Field, FrontMatter, LineAndColumn, Node, at};
 use super::name;
-use crate::inside;
+use crate::scoped_file;
 
 /// Maximum size of a `SKILL.md`, in bytes.
 const MAX_FILE_SIZE: usize = 1 << 20;
@@ -81,7 +81,7 @@ fn read_file(folder: &Path) -> Result<(PathBuf, String), DefinitionFileError> {
     for name in FILES {
         let path = TreePath::from_bytes(name).expect("a plain name is a path");
         let file = folder.join(name);
-        let opened = inside::open(&root, &path).map_err(|error| {
+        let opened = scoped_file::open(&root, &path).map_err(|error| {
             wrong(
                 &file,
                 format!("it cannot be opened: {error}"),
@@ -89,7 +89,7 @@ fn read_file(folder: &Path) -> Result<(PathBuf, String), DefinitionFileError> {
             )
         })?;
         let Some(opened) = opened else { continue };
-        let (bytes, has_more) = inside::read(opened, MAX_FILE_SIZE).map_err(|error| {
+        let (bytes, has_more) = scoped_file::read(opened, MAX_FILE_SIZE).map_err(|error| {
             wrong(
                 &file,
                 format!("it cannot be read: {error}"),
@@ -133,7 +133,7 @@ impl<'f> Inspector<'f> {
         }
     }
 
-    fn wrong(&mut self, place: Place, message: impl Into<String>, fix: &str) {
+    fn wrong(&mut self, place: LineAndColumn, message: impl Into<String>, fix: &str) {
         let fault = at(place, message).fixed_by(fix);
         let error =
             DefinitionFault::rule(fault, fix).in_file(&self.file, DefinitionKind::Skill, "");

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::folder::AgentSkill;
-use crate::inside;
+use crate::scoped_file;
 
 /// Maximum size of returned instructions, in bytes.
 const INSTRUCTIONS: usize = 64 << 10;
@@ -173,7 +173,7 @@ impl Tool for SkillTool {
                 ));
             }
         }
-        Ok(Box::new(Ready {
+        Ok(Box::new(PreparedSkillCall {
             kind: self.kind,
             skill,
             path,
@@ -219,8 +219,7 @@ fn path_of(given: &str) -> Result<TreePath, PrepareError> {
     TreePath::from_bytes(names.join("/")).map_err(|error| outside(&error.to_string()))
 }
 
-/// A prepared call.
-struct Ready<'a> {
+struct PreparedSkillCall<'a> {
     kind: Kind,
     skill: &'a AgentSkill,
     path: Option<TreePath>,
@@ -229,7 +228,7 @@ struct Ready<'a> {
     timeout: Duration,
 }
 
-impl PreparedCall for Ready<'_> {
+impl PreparedCall for PreparedSkillCall<'_> {
     fn subjects(&self) -> Vec<Subject> {
         let what = match &self.path {
             Some(path) => format!("{}/{path}", self.skill.name),
@@ -250,7 +249,7 @@ impl PreparedCall for Ready<'_> {
     }
 }
 
-impl Ready<'_> {
+impl PreparedSkillCall<'_> {
     fn activate(&self, call: &mut Call<'_>) -> Result<Answer, Failure> {
         // The folder may have changed since it was found.
         let skill = AgentSkill::read(&self.skill.folder)
@@ -286,12 +285,12 @@ impl Ready<'_> {
             .root()
             .map_err(|error| self.failed("opening it", &error))?;
         let opened =
-            inside::open(&root, path).map_err(|error| self.failed("reading it", &error))?;
+            scoped_file::open(&root, path).map_err(|error| self.failed("reading it", &error))?;
         let Some(opened) = opened else {
             return Err(self.missing(path));
         };
         let (bytes, is_cut) =
-            inside::read(opened, FILE).map_err(|error| self.failed("reading it", &error))?;
+            scoped_file::read(opened, FILE).map_err(|error| self.failed("reading it", &error))?;
         if bytes.contains(&0) {
             call.output.text("[binary file; not shown]");
             return Ok(Answer::written());

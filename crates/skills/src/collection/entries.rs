@@ -17,14 +17,14 @@ use serde_saphyr::Spanned;
 pub(super) struct WrappedDefinition {
     pub(super) cleveragents: Option<Header>,
     /// The definition of the skill.
-    pub(super) skill: Definition,
+    pub(super) skill: CollectionFile,
 }
 
 /// A skill file.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(transform = aliases)]
-pub(super) struct Definition {
+pub(super) struct CollectionFile {
     pub(super) cleveragents: Option<Header>,
     /// Name: `namespace/name`.
     #[schemars(with = "String")]
@@ -52,7 +52,6 @@ pub(super) struct Definition {
     #[serde(default)]
     #[schemars(with = "Vec<GroupForm>")]
     pub(super) builtins: Vec<Spanned<GroupEntry>>,
-    /// MCP servers.
     #[serde(default, alias = "mcpServers")]
     #[schemars(with = "ServersForm")]
     pub(super) mcp_servers: Servers,
@@ -96,12 +95,12 @@ fn aliases(schema: &mut Schema) {
 }
 
 /// Deserializes a text or a map: the text stands for a map with only a name.
-struct Either<T> {
+struct TextOrMap<T> {
     expected: &'static str,
     named: fn(String) -> T,
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrMap<T> {
     type Value = T;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,7 +131,7 @@ pub(super) struct ToolEntry(pub(super) ToolMap);
 
 impl<'de> Deserialize<'de> for ToolEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let either = Either {
+        let either = TextOrMap {
             expected: "the name of a tool, or a map with `name` and `override`",
             named: |name| ToolMap {
                 name,
@@ -176,7 +175,7 @@ pub(super) struct IncludeEntry(pub(super) IncludeMap);
 
 impl<'de> Deserialize<'de> for IncludeEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let either = Either {
+        let either = TextOrMap {
             expected: "the name of a skill, or a map with `name` and `tool_overrides`",
             named: |name| IncludeMap {
                 name,
@@ -199,7 +198,7 @@ pub(super) struct GroupEntry(pub(super) GroupMap);
 
 impl<'de> Deserialize<'de> for GroupEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let either = Either {
+        let either = TextOrMap {
             expected: "the name of a group, or a map with `group`",
             named: |group| GroupMap { group },
         };

@@ -10,8 +10,8 @@ use cleveragents_tools::{CapabilityChange, Category, Tool as _, ToolName};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::entries::{Definition, GroupMap, IncludeMap, Servers, ToolMap, WrappedDefinition};
-use super::{Include, Place, Server, Skill, Use};
+use super::entries::{CollectionFile, GroupMap, IncludeMap, Servers, ToolMap, WrappedDefinition};
+use super::{Include, Place, Server, Skill, SkillToolUse};
 
 /// Maximum size of a skill file, in bytes.
 const MAX_FILE_SIZE: usize = 1 << 20;
@@ -43,7 +43,7 @@ pub fn read(
         .map_err(|complaint| complaint.in_file(file, DefinitionKind::Skill, text))
 }
 
-fn read_definition(text: &str) -> Result<Definition, DefinitionFault> {
+fn read_definition(text: &str) -> Result<CollectionFile, DefinitionFault> {
     if text.len() > MAX_FILE_SIZE {
         let message = format!("the file is larger than {MAX_FILE_SIZE} bytes");
         return Err(Fault::new(message)
@@ -61,7 +61,7 @@ fn read_definition(text: &str) -> Result<Definition, DefinitionFault> {
         let wrapped: WrappedDefinition = yaml::read(text)?;
         (wrapped.cleveragents, wrapped.skill)
     } else {
-        (None, yaml::read::<Definition>(text)?)
+        (None, yaml::read::<CollectionFile>(text)?)
     };
     let header = header.or_else(|| definition.cleveragents.take());
     yaml::check_version(header.as_ref().and_then(|header| header.version.as_ref()))?;
@@ -72,7 +72,7 @@ fn place<T>(of: &Spanned<T>) -> Place {
     (of.referenced.line(), of.referenced.column())
 }
 
-impl Definition {
+impl CollectionFile {
     fn finish(mut self, expand: &Expand<'_>, file: &Path) -> Result<Skill, DefinitionFault> {
         expand.text(&mut self.name.value)?;
         expand.text(&mut self.description.value)?;
@@ -151,7 +151,7 @@ trait WithPlace {
     fn placed(self, place: Place) -> Self;
 }
 
-impl WithPlace for Use {
+impl WithPlace for SkillToolUse {
     fn placed(self, place: Place) -> Self {
         Self { place, ..self }
     }
@@ -190,13 +190,13 @@ fn tool_name(text: &str) -> Result<ToolName, DefinitionFault> {
     )
 }
 
-fn named(mut entry: ToolMap, expand: &Expand<'_>) -> Result<Use, DefinitionFault> {
+fn named(mut entry: ToolMap, expand: &Expand<'_>) -> Result<SkillToolUse, DefinitionFault> {
     expand.text(&mut entry.name)?;
     let change = entry
         .r#override
         .map(|change| change.resolve(expand))
         .transpose()?;
-    Ok(Use {
+    Ok(SkillToolUse {
         tool: tool_name(&entry.name)?,
         change: change.unwrap_or_default(),
         place: (1, 1),
@@ -216,7 +216,7 @@ fn include(mut entry: IncludeMap, expand: &Expand<'_>) -> Result<Include, Defini
         })?;
     let overrides = each(entry.tool_overrides, |mut entry| {
         expand.text(&mut entry.tool)?;
-        Ok(Use {
+        Ok(SkillToolUse {
             tool: tool_name(&entry.tool)?,
             change: entry.r#override.resolve(expand)?,
             place: (1, 1),
@@ -318,7 +318,7 @@ fn servers(entries: Servers) -> Result<Vec<Server>, DefinitionFault> {
     Ok(servers)
 }
 
-impl Use {
+impl SkillToolUse {
     /// Whether it overrides anything of the tool.
     pub fn has_override(&self) -> bool {
         self.change != CapabilityChange::default()

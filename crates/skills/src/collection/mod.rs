@@ -28,7 +28,7 @@ pub struct Skill {
     /// Skills whose tools are included.
     pub includes: Vec<Include>,
     /// Named tools.
-    pub tools: Vec<Use>,
+    pub tools: Vec<SkillToolUse>,
     /// Whole groups of built-in tools.
     pub groups: Vec<(Category, Place)>,
     /// Tools defined in its file.
@@ -43,7 +43,7 @@ pub struct Skill {
 
 /// A tool named by a skill.
 #[derive(Debug, Clone)]
-pub struct Use {
+pub struct SkillToolUse {
     /// Name of the tool.
     pub tool: ToolName,
     /// Overrides of the skill.
@@ -58,7 +58,7 @@ pub struct Include {
     /// Name of the skill.
     pub skill: Name,
     /// Overrides for some of its tools.
-    pub overrides: Vec<Use>,
+    pub overrides: Vec<SkillToolUse>,
     /// Position in the file.
     pub place: Place,
 }

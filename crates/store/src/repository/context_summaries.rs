@@ -1,4 +1,4 @@
-//! Summaries of conversations, which replace their beginning in requests to a model.
+//! Summaries that replace the beginning of a conversation in requests to a model.
 
 use cleveragents_domain::{SessionId, TurnId};
 

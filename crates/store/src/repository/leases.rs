@@ -62,7 +62,7 @@ pub fn clock(reader: &mut dyn Reader) -> Result<Timestamp, Error> {
 
 /// The holder that an acquisition may displace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Displaceable {
+pub enum DisplaceableHolder {
     /// None: the lease has to be free.
     Nobody,
     /// The holder with this token, whose process the caller knows to be dead.
@@ -79,12 +79,12 @@ pub fn acquire(
     subject: &LeaseSubject,
     owner: &Owner,
     ttl: Ttl,
-    displaceable: Displaceable,
+    displaceable: DisplaceableHolder,
 ) -> Result<Option<Lease>, Error> {
     let (dead_token, lapsed_token) = match displaceable {
-        Displaceable::Nobody => (0, 0),
-        Displaceable::Dead(token) => (token.0, 0),
-        Displaceable::Expired(token) => (0, token.0),
+        DisplaceableHolder::Nobody => (0, 0),
+        DisplaceableHolder::Dead(token) => (token.0, 0),
+        DisplaceableHolder::Expired(token) => (0, token.0),
     };
     let previous = holder(unit, subject)?;
     let now = clock(unit)?;

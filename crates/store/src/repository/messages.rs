@@ -40,7 +40,7 @@ fn read(mut row: Row) -> Result<Message, Error> {
 
 /// Whether an append emits events to the followers of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Announce {
+pub enum AppendEvents {
     /// One event per message.
     Each,
     /// No event; the event of the whole operation is enough.
@@ -53,14 +53,14 @@ pub struct AppendedMessage {
     /// The message to store.
     pub message: NewMessage,
     /// Original time of imported and forked messages.
-    pub said_at: Option<Timestamp>,
+    pub message_at: Option<Timestamp>,
 }
 
 impl From<NewMessage> for AppendedMessage {
     fn from(message: NewMessage) -> Self {
         Self {
             message,
-            said_at: None,
+            message_at: None,
         }
     }
 }
@@ -70,7 +70,7 @@ pub fn append<'a>(
     unit: &mut UnitOfWork<'_>,
     session: SessionId,
     messages: impl IntoIterator<Item = &'a AppendedMessage, IntoIter: Clone>,
-    announce: Announce,
+    announce: AppendEvents,
 ) -> Result<Option<Vec<Sequence>>, Error> {
     let messages = messages.into_iter();
     let (mut count, mut bytes) = (0, 0);
@@ -105,10 +105,10 @@ pub fn append<'a>(
                 message.state().as_str(),
                 message.content(),
                 metadata.as_ref(),
-                appended.said_at.unwrap_or(now),
+                appended.message_at.unwrap_or(now),
             ],
         )?;
-        if announce == Announce::Each {
+        if announce == AppendEvents::Each {
             // Neither an id nor a role contains characters that JSON escapes.
             let role = message.role().as_str();
             unit.emit_ready(ReadyEvent {

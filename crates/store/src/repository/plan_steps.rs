@@ -246,7 +246,7 @@ pub struct RollbackReport {
     /// Changed paths, prefixed with the alias of their resource.
     pub paths: Vec<String>,
     /// Records that were undone, besides files.
-    pub undone: Undone,
+    pub undone: RollbackCounts,
     /// Label of the checkpoint.
     pub label: Option<String>,
 }
@@ -320,7 +320,7 @@ pub fn begin_rollback(
 
 /// Number of records that a rollback undid, besides files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
+pub struct RollbackCounts {
     /// Undone decisions.
     pub decisions: u64,
     /// Undone tool calls.
@@ -351,7 +351,7 @@ pub fn undo_after(
     rollback: u64,
     position: u64,
     moment: Timestamp,
-) -> Result<Undone, Error> {
+) -> Result<RollbackCounts, Error> {
     let mut counts = [0; 3];
     for ((table, after), count) in AFTER.iter().zip(&mut counts) {
         *count = unit.execute(
@@ -370,7 +370,7 @@ pub fn count_after(
     plan: PlanId,
     position: u64,
     moment: Timestamp,
-) -> Result<Undone, Error> {
+) -> Result<RollbackCounts, Error> {
     let mut counts = [0; 3];
     for ((table, after), count) in AFTER.iter().zip(&mut counts) {
         let row = reader.query_first(
@@ -386,8 +386,8 @@ pub fn count_after(
     Ok(undone(counts))
 }
 
-const fn undone([steps, decisions, calls]: [u64; 3]) -> Undone {
-    Undone {
+const fn undone([steps, decisions, calls]: [u64; 3]) -> RollbackCounts {
+    RollbackCounts {
         decisions,
         calls,
         steps,
@@ -421,14 +421,18 @@ pub fn set_rollback(
 }
 
 /// Redoes a rollback: marks everything that it undid as valid again.
-pub fn redo(unit: &mut UnitOfWork<'_>, plan: PlanId, rollback: u64) -> Result<Undone, Error> {
+pub fn redo(
+    unit: &mut UnitOfWork<'_>,
+    plan: PlanId,
+    rollback: u64,
+) -> Result<RollbackCounts, Error> {
     let mut back = |table: &str| {
         unit.execute(
             &format!("UPDATE {table} SET undone_by = NULL WHERE plan_id = ?1 AND undone_by = ?2"),
             params![plan, rollback],
         )
     };
-    Ok(Undone {
+    Ok(RollbackCounts {
         steps: back("plan_steps")?,
         decisions: back("plan_decisions")?,
         calls: back("tool_invocations")?,

@@ -307,7 +307,7 @@ pub fn find_link(
 
 /// Outcome of [`link`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Linking {
+pub enum LinkResult {
     /// The link was created.
     Made,
     /// The link already existed.
@@ -338,13 +338,13 @@ pub fn reaches(
 
 /// Links a child to a parent, unless that would create a cycle. Takes the lock first, so that two
 /// units cannot create a cycle together.
-pub fn link(unit: &mut UnitOfWork<'_>, link: Link) -> Result<Linking, Error> {
+pub fn link(unit: &mut UnitOfWork<'_>, link: Link) -> Result<LinkResult, Error> {
     lock(unit)?;
     if find_link(unit, link.parent, link.child)?.is_some() {
-        return Ok(Linking::Present);
+        return Ok(LinkResult::Present);
     }
     if reaches(unit, link.child, link.parent)? {
-        return Ok(Linking::Circle);
+        return Ok(LinkResult::Circle);
     }
     let now = unit.now();
     unit.execute(
@@ -353,7 +353,7 @@ pub fn link(unit: &mut UnitOfWork<'_>, link: Link) -> Result<Linking, Error> {
         params![link.parent, link.child, link.auto_discovered, now],
     )?;
     emit_link_event(unit, EventKind::ResourceLinked, &link);
-    Ok(Linking::Made)
+    Ok(LinkResult::Made)
 }
 
 /// Removes a link. Returns `false` when it did not exist.

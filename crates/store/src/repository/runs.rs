@@ -376,7 +376,6 @@ pub fn list(reader: &mut dyn Reader, filter: &RunFilter) -> Result<RunPage, Erro
     Ok(RunPage { runs, matching })
 }
 
-/// A stored step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredStep {
     /// Number, in the order in which steps completed.

@@ -26,7 +26,6 @@ pub const MATCH_MARKS: (&str, &str) = ("\u{2}", "\u{3}");
 pub struct Hit {
     /// Session of the message.
     pub session: SessionId,
-    /// Name of the session.
     pub session_name: Option<SessionName>,
     /// Id of the message.
     pub message: MessageId,

@@ -431,7 +431,7 @@ pub fn totals_in(reader: &mut dyn Reader, namespaces: &Namespaces) -> Result<Tot
 
 /// Version that a writer expects to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
+pub enum ExpectedVersion {
     /// Any version.
     Any,
     /// Exactly this version; any other is a conflict.
@@ -443,12 +443,12 @@ pub fn rename(
     unit: &mut UnitOfWork<'_>,
     id: SessionId,
     name: &SessionName,
-    expect: Expect,
+    expect: ExpectedVersion,
 ) -> Result<Option<Session>, Error> {
     let now = unit.now();
     let expected = match expect {
-        Expect::Any => 0,
-        Expect::Exactly(version) => version.0,
+        ExpectedVersion::Any => 0,
+        ExpectedVersion::Exactly(version) => version.0,
     };
     let renamed = unit.execute_returning(
         concat!(
@@ -460,7 +460,7 @@ pub fn rename(
     )?;
     let Some(row) = renamed else {
         return match (get(unit, id)?, expect) {
-            (Some(session), Expect::Exactly(expected)) => Err(Error::Conflict {
+            (Some(session), ExpectedVersion::Exactly(expected)) => Err(Error::Conflict {
                 what: format!("session {id}"),
                 expected,
                 actual: session.version,

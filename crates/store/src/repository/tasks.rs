@@ -322,7 +322,6 @@ fn add_update(
 pub struct ArtifactChange<'a> {
     /// Server that must be running the task.
     pub runner: &'a str,
-    /// Artifact id.
     pub artifact_id: &'a str,
     /// Serializes the artifact as JSON, from its stored version.
     pub artifact: &'a dyn Fn(Option<&str>) -> Result<String, Error>,

@@ -168,14 +168,14 @@ fn worked(reader: &mut dyn Reader, metrics: &mut UsageMetrics) -> Result<(), Err
             let payload: String = row.take()?;
             let at: i64 = row.take()?;
             let what = match kind.as_str() {
-                "sandbox.creating" => Moment::Begins("create".to_owned()),
-                "sandbox.applying" => Moment::Begins("commit".to_owned()),
-                other if other.starts_with("sandbox.") => Moment::Ends,
+                "sandbox.creating" => TurnBoundary::Begins("create".to_owned()),
+                "sandbox.applying" => TurnBoundary::Begins("commit".to_owned()),
+                other if other.starts_with("sandbox.") => TurnBoundary::Ends,
                 _ => of_plan(&stored_json("the payload of an event", &payload)?),
             };
             match what {
-                Moment::Begins(name) => begun = Some((subject, name, at)),
-                Moment::Ends => {
+                TurnBoundary::Begins(name) => begun = Some((subject, name, at)),
+                TurnBoundary::Ends => {
                     if let Some((whose, name, since)) = begun.take()
                         && whose == subject
                     {
@@ -188,21 +188,21 @@ fn worked(reader: &mut dyn Reader, metrics: &mut UsageMetrics) -> Result<(), Err
                         of.entry(name).or_default().observe(took);
                     }
                 }
-                Moment::Neither => {}
+                TurnBoundary::Neither => {}
             }
             Ok(())
         },
     )
 }
 
-enum Moment {
+enum TurnBoundary {
     Begins(String),
     Ends,
     Neither,
 }
 
 /// Classifies a stage transition of a plan: a phase is processing from `processing` until any other state.
-fn of_plan(payload: &Value) -> Moment {
+fn of_plan(payload: &Value) -> TurnBoundary {
     let to = payload
         .get("to")
         .and_then(Value::as_str)
@@ -212,8 +212,8 @@ fn of_plan(payload: &Value) -> Moment {
         .and_then(Value::as_str)
         .unwrap_or_default();
     match to.split_once('/') {
-        Some((phase, "processing")) => Moment::Begins(phase.to_owned()),
-        _ if from.ends_with("/processing") => Moment::Ends,
-        _ => Moment::Neither,
+        Some((phase, "processing")) => TurnBoundary::Begins(phase.to_owned()),
+        _ if from.ends_with("/processing") => TurnBoundary::Ends,
+        _ => TurnBoundary::Neither,
     }
 }

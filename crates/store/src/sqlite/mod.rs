@@ -20,7 +20,7 @@ use writer::SqliteWriter;
 
 use crate::Options;
 use crate::error::Error;
-use crate::group::{GroupCommit, Linger};
+use crate::group::{GroupCommit, LingerPolicy};
 use crate::migrate::{self, Policy};
 use crate::pool::{Connect, Pool};
 use crate::transaction::{Reader, Unit};
@@ -306,7 +306,7 @@ impl WaitForCompany {
     const WHOLE: Duration = Duration::from_millis(3);
 }
 
-impl Linger for WaitForCompany {
+impl LingerPolicy for WaitForCompany {
     /// Time of the first wait of this batch.
     type Patience = Option<Instant>;
 

@@ -14,7 +14,7 @@ use super::connection::{SqliteTransaction, jitter, translate};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::group::Writer;
-use crate::transaction::{Transaction, Unit, Verdict};
+use crate::transaction::{Transaction, Unit, UnitDecision};
 
 /// A wait for the write lock of at least this long is logged for operators.
 const LONG_WAIT: Duration = Duration::from_secs(1);
@@ -90,13 +90,13 @@ impl SqliteWriter {
         SqliteTransaction::counting(&self.connection, &self.place, &mut self.counters)
     }
 
-    fn run_unit(&mut self, unit: &mut Box<dyn Unit>) -> Verdict {
+    fn run_unit(&mut self, unit: &mut Box<dyn Unit>) -> UnitDecision {
         let mut transaction = self.transaction();
         catch_unwind(AssertUnwindSafe(|| unit.run(&mut transaction))).unwrap_or_else(|_| {
             unit.fail(Error::Internal(
                 "a unit of work panicked and was rolled back".to_owned(),
             ));
-            Verdict::RollBack
+            UnitDecision::RollBack
         })
     }
 
@@ -110,7 +110,7 @@ impl SqliteWriter {
         let mut ran = 0;
         loop {
             for unit in units.iter_mut().skip(ran) {
-                if self.run_unit(unit) == Verdict::RollBack {
+                if self.run_unit(unit) == UnitDecision::RollBack {
                     return Err(None);
                 }
             }
@@ -126,13 +126,13 @@ impl SqliteWriter {
         for unit in units {
             self.run_statement("SAVEPOINT unit")?;
             let mut verdict = self.run_unit(unit);
-            if verdict != Verdict::RollBack
+            if verdict != UnitDecision::RollBack
                 && let Err(error) = self.transaction().write_counters()
             {
                 unit.fail(error);
-                verdict = Verdict::RollBack;
+                verdict = UnitDecision::RollBack;
             }
-            if verdict == Verdict::RollBack {
+            if verdict == UnitDecision::RollBack {
                 self.counters.discard();
                 self.run_statement("ROLLBACK TO unit")?;
             }

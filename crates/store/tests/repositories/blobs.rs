@@ -60,7 +60,7 @@ fn any_content_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn the_same_content_is_stored_once_whoever_stores_it() {
+fn equal_content_is_stored_once() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let content = b"the same ".repeat(1000);

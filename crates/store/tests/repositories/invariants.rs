@@ -170,12 +170,12 @@ fn plans_are_counted_for_all_actions_at_once() {
 }
 
 /// Counts statements.
-struct Counted<'r> {
+struct CountingReader<'r> {
     reader: &'r mut dyn Reader,
     statements: usize,
 }
 
-impl Reader for Counted<'_> {
+impl Reader for CountingReader<'_> {
     fn dialect(&self) -> Dialect {
         self.reader.dialect()
     }
@@ -207,7 +207,7 @@ fn defect_6459_actions_and_their_plans_are_read_with_two_statements_however_many
                 .expect("stored");
             let (found, statements) = engine
                 .read(|reader| {
-                    let mut counted = Counted {
+                    let mut counted = CountingReader {
                         reader,
                         statements: 0,
                     };

@@ -80,7 +80,7 @@ fn documents() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn any_arguments_come_back_as_they_were() {
+fn arguments_are_stored_unchanged() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let plan = add_plan(&engine);
@@ -132,7 +132,7 @@ fn a_call_ends_once_with_what_came_back() {
 }
 
 #[test]
-fn a_call_that_ended_says_when_and_one_that_runs_does_not() {
+fn only_ended_calls_have_an_end_time() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let plan = add_plan(&engine);

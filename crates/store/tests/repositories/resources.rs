@@ -5,7 +5,7 @@ use cleveragents_domain::{
     EventKind, Name, ProjectId, ProjectLink, ProjectRules, Properties, Resource, ResourceId,
     ResourceType, Timestamp, Version,
 };
-use cleveragents_store::resources::{Link, Linking};
+use cleveragents_store::resources::{Link, LinkResult};
 use cleveragents_store::{
     Engine, Error, Migration, Options, Severity, events, projects, resource_types, resources,
     salvage,
@@ -40,7 +40,7 @@ fn stored(engine: &Engine, name: &str) -> Resource {
     made
 }
 
-fn link(engine: &Engine, parent: ResourceId, child: ResourceId) -> Result<Linking, Error> {
+fn link(engine: &Engine, parent: ResourceId, child: ResourceId) -> Result<LinkResult, Error> {
     engine.write(move |unit| {
         resources::link(
             unit,
@@ -54,7 +54,7 @@ fn link(engine: &Engine, parent: ResourceId, child: ResourceId) -> Result<Linkin
 }
 
 #[test]
-fn what_is_stored_is_read_back() {
+fn stored_resources_are_read_back() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let made = stored(&engine, "local/a/b");
@@ -223,18 +223,27 @@ fn the_schema_leaves_nothing_that_leads_nowhere() {
 }
 
 #[test]
-fn a_link_is_told_in_the_same_unit() {
+fn a_link_emits_its_event_in_the_same_unit() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let (a, b) = (stored(&engine, "a"), stored(&engine, "b"));
-        assert_eq!(link(&engine, a.id, b.id).expect("linked"), Linking::Made);
-        assert_eq!(link(&engine, a.id, b.id).expect("there"), Linking::Present);
-        assert_eq!(link(&engine, b.id, a.id).expect("refused"), Linking::Circle);
-        assert_eq!(link(&engine, a.id, a.id).expect("refused"), Linking::Circle);
-        let told = engine
+        assert_eq!(link(&engine, a.id, b.id).expect("linked"), LinkResult::Made);
+        assert_eq!(
+            link(&engine, a.id, b.id).expect("there"),
+            LinkResult::Present
+        );
+        assert_eq!(
+            link(&engine, b.id, a.id).expect("refused"),
+            LinkResult::Circle
+        );
+        assert_eq!(
+            link(&engine, a.id, a.id).expect("refused"),
+            LinkResult::Circle
+        );
+        let reported = engine
             .read(|reader| events::after(reader, cleveragents_domain::Position(0), 10))
             .expect("read");
-        let kinds: Vec<EventKind> = told.iter().map(|event| event.kind).collect();
+        let kinds: Vec<EventKind> = reported.iter().map(|event| event.kind).collect();
         assert_eq!(
             kinds,
             [
@@ -261,7 +270,7 @@ fn threads_that_link_at_once_never_close_a_circle() {
             });
             let circles = outcomes
                 .iter()
-                .filter(|outcome| **outcome == Linking::Circle)
+                .filter(|outcome| **outcome == LinkResult::Circle)
                 .count();
             assert_eq!(circles, 1, "{} round {round}: {outcomes:?}", database.kind);
         }

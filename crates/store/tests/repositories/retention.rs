@@ -3,7 +3,7 @@
 use cleveragents_domain::{
     ContentHash, EventKind, Metadata, NewMessage, PlanId, Position, Role, SessionId, TokenUsage,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{
     Cleanup, Engine, Error, Migration, Retention, Severity, blobs, events, messages, plans,
@@ -45,7 +45,7 @@ fn add_session(engine: &Engine, messages: usize, size: usize) -> SessionId {
     engine
         .write(move |unit| {
             sessions::insert(unit, id, &new, EventKind::SessionCreated)?;
-            messages::append(unit, id, &batch, Announce::Each)?;
+            messages::append(unit, id, &batch, AppendEvents::Each)?;
             Ok::<_, Error>(id)
         })
         .expect("stored")
@@ -156,7 +156,7 @@ fn positions_of_events_are_never_given_again() {
 }
 
 #[test]
-fn a_vacuum_gives_the_bytes_back_and_says_how_many() {
+fn a_vacuum_frees_bytes_and_reports_them() {
     for database in TestDatabase::each() {
         let engine = database.open();
         if database.kind == "postgres" {
@@ -234,7 +234,7 @@ fn a_vacuum_may_run_while_others_read_and_write() {
                         .into();
                 let message = [message];
                 engine
-                    .write(move |unit| messages::append(unit, id, &message, Announce::Each))
+                    .write(move |unit| messages::append(unit, id, &message, AppendEvents::Each))
                     .expect("stored");
                 engine
                     .read(|reader| sessions::totals(reader))
@@ -251,7 +251,7 @@ fn a_vacuum_may_run_while_others_read_and_write() {
 }
 
 #[test]
-fn the_status_says_what_is_there() {
+fn the_status_reports_stored_rows() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let plan = PlanId::generate();

@@ -3,7 +3,7 @@
 use cleveragents_domain::{
     EventKind, Metadata, NewMessage, Role, SearchQuery, Sequence, SessionId, TokenUsage,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::search::{Hit, MATCH_MARKS, Scope};
 use cleveragents_store::sessions::NewSession;
 use cleveragents_store::{Engine, Error, messages, search, sessions};
@@ -32,7 +32,7 @@ fn add_session(engine: &Engine, texts: &[(Role, &str)]) -> SessionId {
     engine
         .write(move |unit| {
             sessions::insert(unit, id, &new, EventKind::SessionCreated)?;
-            messages::append(unit, id, &batch, Announce::Nothing)?;
+            messages::append(unit, id, &batch, AppendEvents::Nothing)?;
             Ok::<_, Error>(id)
         })
         .expect("stored")
@@ -65,7 +65,7 @@ fn find(engine: &Engine, query: &str) -> Vec<u64> {
 }
 
 #[test]
-fn words_phrases_and_prefixes_find_what_they_say() {
+fn words_phrases_and_prefixes_match() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let texts = [
@@ -349,7 +349,7 @@ fn a_deleted_session_is_found_no_more_and_what_takes_its_place_is_found() {
 }
 
 #[test]
-fn an_index_that_was_thrown_away_is_built_anew() {
+fn a_dropped_index_is_rebuilt() {
     for database in TestDatabase::each() {
         let engine = database.open();
         add_session(

@@ -12,7 +12,7 @@ use cleveragents_domain::{
     EventKind, Metadata, NewMessage, Role, Sequence, Session, SessionId, Timestamp, TokenUsage,
     Tokens,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::sessions::{NewSession, SessionFilter};
 use cleveragents_store::{Engine, Error, Severity, UnitOfWork, messages, sessions};
 use cleveragents_testkit::{TestDatabase, at_once, proof_size};
@@ -46,7 +46,7 @@ fn add_session(engine: &Engine) -> SessionId {
 }
 
 fn append(unit: &mut UnitOfWork<'_>, id: SessionId, text: &str) -> Result<Vec<u64>, Error> {
-    let numbers = messages::append(unit, id, &[message(text)], Announce::Each)?;
+    let numbers = messages::append(unit, id, &[message(text)], AppendEvents::Each)?;
     Ok(numbers
         .unwrap_or_default()
         .iter()
@@ -121,13 +121,13 @@ fn in_one_batch(engine: &Arc<Engine>, units: Vec<Work>) -> Vec<Result<Vec<u64>, 
         .into_iter()
         .map(|unit| {
             let engine = Arc::clone(engine);
-            let (tell, told) = mpsc::channel();
+            let (tell, reported) = mpsc::channel();
             let caller = thread::spawn(move || {
                 let thread = std::fs::read_link("/proc/thread-self").expect("a thread");
                 tell.send(thread).expect("the receiver waits");
                 engine.write(unit)
             });
-            wait_until_asleep(&told.recv().expect("it runs"));
+            wait_until_asleep(&reported.recv().expect("it runs"));
             caller
         })
         .collect();
@@ -229,7 +229,7 @@ fn a_unit_sees_what_the_batch_counted_before_it_and_what_it_counted_itself() {
 }
 
 #[test]
-fn what_a_unit_writes_to_a_session_after_an_append_stays() {
+fn writes_after_an_append_in_one_unit_are_kept() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = add_session(&engine);
@@ -256,7 +256,7 @@ fn a_unit_that_appends_nothing_and_fails_does_not_touch_the_session() {
         vec![
             Box::new(move |unit| append(unit, other, "text")),
             Box::new(move |unit| {
-                messages::append(unit, id, &[], Announce::Each)?;
+                messages::append(unit, id, &[], AppendEvents::Each)?;
                 Err(on_purpose())
             }),
         ],
@@ -350,7 +350,7 @@ fn one_unit_may_append_to_more_sessions_than_are_counted_at_once() {
 
 /// On both databases, together with every other operation on a session's row.
 #[test]
-fn appends_beside_everything_else_are_numbered_without_gap_and_counted() {
+fn concurrent_appends_are_numbered_without_gaps_and_counted() {
     let each = proof_size(20, 400);
     for database in TestDatabase::each() {
         let engine = database.open();

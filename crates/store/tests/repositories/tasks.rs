@@ -62,7 +62,7 @@ fn become_(
 }
 
 #[test]
-fn nothing_leaves_a_state_that_is_over_and_one_of_many_changes_it() {
+fn final_states_are_final_and_concurrent_changes_have_one_winner() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = begin(&engine, "acme", "c");
@@ -88,7 +88,7 @@ fn nothing_leaves_a_state_that_is_over_and_one_of_many_changes_it() {
 }
 
 #[test]
-fn updates_are_numbered_without_gap_whoever_writes_them() {
+fn updates_of_all_writers_are_numbered_without_gaps() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = begin(&engine, "acme", "c");
@@ -126,7 +126,7 @@ fn updates_are_numbered_without_gap_whoever_writes_them() {
 }
 
 #[test]
-fn the_word_of_a_server_counts_for_its_own_tasks_only() {
+fn a_server_changes_only_its_own_tasks() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = begin(&engine, "acme", "c");
@@ -157,13 +157,13 @@ fn the_word_of_a_server_counts_for_its_own_tasks_only() {
 }
 
 #[test]
-fn what_was_said_with_a_state_is_kept_when_the_next_one_comes() {
+fn the_message_of_a_state_is_kept_after_the_next_state() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = begin(&engine, "acme", "c");
         become_(&engine, id, &[Submitted], InputRequired, None).expect("waits");
-        become_(&engine, id, &[InputRequired], Working, None).expect("goes on");
-        let said = |limit| {
+        become_(&engine, id, &[InputRequired], Working, None).expect("continues");
+        let reported = |limit| {
             let found = engine.read(|reader| tasks::messages::<Value>(reader, id, limit));
             let found: Result<_, Error> = found;
             found
@@ -172,9 +172,9 @@ fn what_was_said_with_a_state_is_kept_when_the_next_one_comes() {
                 .map(|message| message["messageId"].as_str().expect("an id").to_owned())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(said(None), ["m", "said when input_required"]);
-        assert_eq!(said(Some(1)), ["said when input_required"]);
-        assert!(said(Some(0)).is_empty());
+        assert_eq!(reported(None), ["m", "said when input_required"]);
+        assert_eq!(reported(Some(1)), ["said when input_required"]);
+        assert!(reported(Some(0)).is_empty());
     }
 }
 

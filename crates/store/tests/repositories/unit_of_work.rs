@@ -1,4 +1,4 @@
-//! Units of work: atomic, isolated from each other, with an event log of which no reader misses an entry.
+//! Units of work: atomic, isolated from each other, and no reader of the event log misses an event.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use cleveragents_domain::{
     ChangesetId, EventKind, Metadata, NewEvent, NewMessage, PlanId, Position, Role, Sequence,
     SessionId, SessionName, TokenUsage, Version,
 };
-use cleveragents_store::messages::{Announce, AppendedMessage};
-use cleveragents_store::sessions::{Expect, NewSession, SessionFilter};
+use cleveragents_store::messages::{AppendEvents, AppendedMessage};
+use cleveragents_store::sessions::{ExpectedVersion, NewSession, SessionFilter};
 use cleveragents_store::{
     Engine, Error, Reader, UnitOfWork, blobs, changesets, events, messages, plans, sessions,
 };
@@ -65,7 +65,7 @@ fn rows(database: &TestDatabase) -> Vec<u64> {
 fn write_much(unit: &mut UnitOfWork<'_>) -> Result<(), Error> {
     let (session, plan) = (SessionId::generate(), PlanId::generate());
     insert_session(unit, session, "lost")?;
-    messages::append(unit, session, &[message("lost")], Announce::Each)?;
+    messages::append(unit, session, &[message("lost")], AppendEvents::Each)?;
     plans::insert(unit, &plans::NewPlan::empty(plan))?;
     changesets::open(unit, ChangesetId::generate(), Some(plan))?;
     blobs::put(unit, b"lost")?;
@@ -134,7 +134,7 @@ fn defect_7505_no_event_of_a_failed_unit_is_left_behind() {
 }
 
 #[test]
-fn a_panic_in_a_unit_takes_only_that_unit_back() {
+fn a_panic_in_a_unit_rolls_back_only_that_unit() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let before = rows(&database);
@@ -144,13 +144,13 @@ fn a_panic_in_a_unit_takes_only_that_unit_back() {
         });
         assert!(matches!(outcome, Err(Error::Internal(_))), "{outcome:?}");
         assert_eq!(rows(&database), before, "on {}", database.kind);
-        engine.write(write_much).expect("the engine goes on");
+        engine.write(write_much).expect("the engine still works");
     }
 }
 
 /// Many concurrent units, so that they share commits; some fail after they wrote, in every way a unit can.
 #[test]
-fn defect_7489_a_failing_unit_takes_nothing_of_the_others_back() {
+fn defect_7489_a_failing_unit_does_not_affect_others() {
     let threads = 32;
     let each = proof_size(20, 400);
     for database in TestDatabase::each() {
@@ -162,7 +162,7 @@ fn defect_7489_a_failing_unit_takes_nothing_of_the_others_back() {
                     let turn = thread * each + number;
                     let outcome = engine.write(move |unit| {
                         insert_session(unit, id, &format!("session {turn}"))?;
-                        messages::append(unit, id, &[message("hello")], Announce::Each)?;
+                        messages::append(unit, id, &[message("hello")], AppendEvents::Each)?;
                         match turn % 20 {
                             3 => Err(Error::Internal("on purpose".to_owned())),
                             8 => panic!("on purpose"),
@@ -210,7 +210,7 @@ fn defect_7489_a_failing_unit_takes_nothing_of_the_others_back() {
 }
 
 #[test]
-fn a_statement_that_failed_cannot_be_overlooked() {
+fn a_failed_statement_prevents_the_commit() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = add_session(&engine, "once");
@@ -218,13 +218,13 @@ fn a_statement_that_failed_cannot_be_overlooked() {
         let outcome = engine.write(move |unit| {
             insert_session(unit, SessionId::generate(), "other")?;
             let _overlooked = insert_session(unit, id, "twice");
-            Ok::<_, Error>("all is well")
+            Ok::<_, Error>("success")
         });
         assert!(matches!(outcome, Err(Error::Constraint(_))), "{outcome:?}");
         let outcome = engine.write(move |unit| {
             insert_session(unit, SessionId::generate(), "other")?;
             let _overlooked = unit.query("SELECT * FROM nowhere", &[]);
-            Ok::<_, Error>("all is well")
+            Ok::<_, Error>("success")
         });
         assert!(matches!(outcome, Err(Error::Statement(_))), "{outcome:?}");
         assert_eq!(rows(&database), before, "on {}", database.kind);
@@ -246,13 +246,13 @@ fn an_engine_cannot_be_used_inside_its_own_unit() {
         assert!(matches!(outcome, Err(Error::Internal(_))), "{outcome:?}");
         let outcome = engine.read(|_| engine.read(|reader| sessions::totals(reader)));
         assert!(matches!(outcome, Err(Error::Internal(_))), "{outcome:?}");
-        add_session(&engine, "the engine goes on");
+        add_session(&engine, "the engine still works");
         assert_eq!(database.count("SELECT COUNT(*) FROM sessions"), 1);
     }
 }
 
 #[test]
-fn of_two_updates_of_one_version_one_wins_and_the_other_is_told() {
+fn concurrent_updates_of_one_version_report_the_loser() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let id = add_session(&engine, "before");
@@ -261,7 +261,7 @@ fn of_two_updates_of_one_version_one_wins_and_the_other_is_told() {
                 let name: SessionName = format!("round {round} thread {thread}")
                     .parse()
                     .expect("ok");
-                let expect = Expect::Exactly(Version(round));
+                let expect = ExpectedVersion::Exactly(Version(round));
                 let outcome = {
                     let name = name.clone();
                     engine.write(move |unit| sessions::rename(unit, id, &name, expect))
@@ -292,9 +292,9 @@ fn of_two_updates_of_one_version_one_wins_and_the_other_is_told() {
         }
         let gone = engine.write(|unit| {
             let name: SessionName = "x".parse().expect("a name");
-            sessions::rename(unit, SessionId::generate(), &name, Expect::Any)
+            sessions::rename(unit, SessionId::generate(), &name, ExpectedVersion::Any)
         });
-        assert_eq!(gone, Ok(None), "a session that is not there is no conflict");
+        assert_eq!(gone, Ok(None), "a missing session is not a conflict");
     }
 }
 
@@ -446,7 +446,7 @@ fn a_read_sees_one_moment_while_writers_run() {
                         .map(|appended| message(appended.message.content()))
                         .collect();
                     engine
-                        .write(move |unit| messages::append(unit, id, &batch, Announce::Each))
+                        .write(move |unit| messages::append(unit, id, &batch, AppendEvents::Each))
                         .expect("stored");
                 }
             });
@@ -476,7 +476,7 @@ fn defect_3628_names_with_quotes_and_semicolons_round_trip() {
             let text = name.to_owned();
             engine
                 .write(move |unit| {
-                    messages::append(unit, id, &[message(text.clone())], Announce::Each)
+                    messages::append(unit, id, &[message(text.clone())], AppendEvents::Each)
                 })
                 .expect("stored");
             let (session, page, found, listed) = engine
@@ -514,7 +514,7 @@ fn defect_3628_names_with_quotes_and_semicolons_round_trip() {
 
 /// `%` and `_` are ordinary characters of a name, and case does not matter.
 #[test]
-fn a_filter_by_name_finds_what_it_says() {
+fn a_filter_by_name_matches() {
     for database in TestDatabase::each() {
         let engine = database.open();
         for name in [
@@ -560,7 +560,7 @@ fn a_list_is_sorted_and_paged_by_the_database() {
             let id = add_session(&engine, &format!("name {:02}", (number * 7) % 23));
             let batch: Vec<AppendedMessage> = (0..number % 5).map(|_| message("x")).collect();
             engine
-                .write(move |unit| messages::append(unit, id, &batch, Announce::Nothing))
+                .write(move |unit| messages::append(unit, id, &batch, AppendEvents::Nothing))
                 .expect("stored");
         }
         for sort in [

@@ -34,7 +34,7 @@ fn result(message: &str, output: Option<ContentHash>) -> ValidationResult {
 }
 
 #[test]
-fn results_come_back_as_they_were_with_numbers_in_a_row() {
+fn results_are_stored_unchanged_with_consecutive_numbers() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let plan = add_plan(&engine);
@@ -63,7 +63,7 @@ fn results_come_back_as_they_were_with_numbers_in_a_row() {
 }
 
 #[test]
-fn what_a_validation_printed_is_kept_as_long_as_its_result() {
+fn output_of_a_validation_is_kept_with_its_result() {
     for database in TestDatabase::each() {
         let engine = database.open();
         let plan = add_plan(&engine);

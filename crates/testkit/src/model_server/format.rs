@@ -15,7 +15,6 @@ pub enum WireFormat {
     Ollama,
     /// OpenAI Chat Completions.
     OpenaiChat,
-    /// OpenAI Responses.
     OpenaiResponses,
 }
 

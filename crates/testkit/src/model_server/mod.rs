@@ -114,7 +114,6 @@ impl Response {
     }
 }
 
-/// A received request.
 #[derive(Debug, Clone)]
 pub struct ReceivedRequest {
     /// Path and query.
@@ -277,7 +276,7 @@ fn accept(listener: &TcpListener, shared: &Arc<ServerState>) {
 fn serve(connection: &TcpStream, shared: &ServerState) -> io::Result<()> {
     connection.set_read_timeout(Some(GLANCE))?;
     connection.set_nodelay(true)?;
-    let mut reader = BufReader::new(Patient { connection, shared });
+    let mut reader = BufReader::new(RetryingReader { connection, shared });
     while let Some(request) = receive(&mut reader)? {
         shared.received().push(request.clone());
         let refusal = rules::refusal(&request);
@@ -293,12 +292,12 @@ fn serve(connection: &TcpStream, shared: &ServerState) -> io::Result<()> {
 }
 
 /// Continues reading after a timeout, unless the server has ended.
-struct Patient<'a> {
+struct RetryingReader<'a> {
     connection: &'a TcpStream,
     shared: &'a ServerState,
 }
 
-impl Read for Patient<'_> {
+impl Read for RetryingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.read(buffer) {
@@ -375,7 +374,7 @@ fn respond(connection: &TcpStream, response: &Response, shared: &ServerState) ->
                 return Ok(false);
             }
             Step::Hang => {
-                let is_closed = Patient { connection, shared }.read(&mut [0]);
+                let is_closed = RetryingReader { connection, shared }.read(&mut [0]);
                 note_closed(is_closed.is_err() || matches!(is_closed, Ok(0)), shared);
                 return Ok(false);
             }

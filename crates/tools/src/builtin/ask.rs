@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Description, Preparing, builtin, ready};
+use super::{Description, PrepareResult, builtin, ready};
 use crate::capability::Capability;
 use crate::ports::{Question, QuestionKind, Reply};
 use crate::spec::{Category, Ground};
@@ -28,7 +28,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_hours(24);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct AskArguments {
     /// The question to ask.
     #[schemars(length(min = 1))]
     question: String,
@@ -46,10 +46,10 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         capability: Capability::reads(),
         timeout: ANSWER_TIMEOUT,
     };
-    builtin::<Arguments>(description, prepare)
+    builtin::<AskArguments>(description, prepare)
 }
 
-fn prepare(arguments: Arguments, _grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare(arguments: AskArguments, _grounds: Grounds<'_>) -> PrepareResult<'_> {
     Ok(ready(Vec::new(), move |call| {
         let question = Question {
             kind: QuestionKind::Information,

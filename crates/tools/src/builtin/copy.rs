@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use cleveragents_domain::{FileKind, FileMode, TreePath};
-use cleveragents_sandbox::Existing;
+use cleveragents_sandbox::ExistingTarget;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{Last, Target, target};
+use super::paths::{LastLink, Target, target};
 use super::walk::{self, TreeEntry};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, missing, ready, remove, write};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready, remove, write};
 use crate::capability::{Access, Capability};
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct CopyArguments {
     /// The file, symlink or directory to move or copy. Directories include their content.
     from: String,
     /// The full new path, including the file name. Missing parent directories are created.
@@ -34,7 +34,7 @@ pub(super) fn move_tool() -> Arc<dyn Tool> {
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
-    builtin::<Arguments>(description, prepare_move)
+    builtin::<CopyArguments>(description, prepare_move)
 }
 
 pub(super) fn copy_tool() -> Arc<dyn Tool> {
@@ -46,12 +46,12 @@ pub(super) fn copy_tool() -> Arc<dyn Tool> {
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
-    builtin::<Arguments>(description, prepare_copy)
+    builtin::<CopyArguments>(description, prepare_copy)
 }
 
-fn prepare_move(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
-    let from = target(grounds, &arguments.from, Last::Keep, Access::Writes)?;
-    let to = target(grounds, &arguments.to, Last::Keep, Access::Writes)?;
+fn prepare_move(arguments: CopyArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+    let from = target(grounds, &arguments.from, LastLink::Keep, Access::Writes)?;
+    let to = target(grounds, &arguments.to, LastLink::Keep, Access::Writes)?;
     let subjects = vec![from.subject(Access::Writes), to.subject(Access::Writes)];
     let existing = existing(&arguments);
     Ok(ready(subjects, move |call| {
@@ -65,9 +65,9 @@ fn prepare_move(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
     }))
 }
 
-fn prepare_copy(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
-    let from = target(grounds, &arguments.from, Last::Keep, Access::Reads)?;
-    let to = target(grounds, &arguments.to, Last::Keep, Access::Writes)?;
+fn prepare_copy(arguments: CopyArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+    let from = target(grounds, &arguments.from, LastLink::Keep, Access::Reads)?;
+    let to = target(grounds, &arguments.to, LastLink::Keep, Access::Writes)?;
     let subjects = vec![from.subject(Access::Reads), to.subject(Access::Writes)];
     let existing = existing(&arguments);
     Ok(ready(subjects, move |call| {
@@ -84,11 +84,11 @@ fn prepare_copy(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
     }))
 }
 
-fn existing(arguments: &Arguments) -> Existing {
+fn existing(arguments: &CopyArguments) -> ExistingTarget {
     if arguments.overwrite == Some(true) {
-        Existing::Replace
+        ExistingTarget::Replace
     } else {
-        Existing::Keep
+        ExistingTarget::Keep
     }
 }
 
@@ -97,7 +97,7 @@ struct Pair<'p, 'a> {
     from: &'p Target<'a>,
     to: &'p Target<'a>,
     mode: FileMode,
-    existing: Existing,
+    existing: ExistingTarget,
     /// Content of a directory; empty for files and symlinks.
     inner: Vec<TreeEntry>,
 }
@@ -106,7 +106,7 @@ impl<'p, 'a> Pair<'p, 'a> {
     fn new(
         from: &'p Target<'a>,
         to: &'p Target<'a>,
-        existing: Existing,
+        existing: ExistingTarget,
         call: &Call<'_>,
     ) -> Result<Self, Failure> {
         if from.kind()?.is_none() {
@@ -130,19 +130,19 @@ impl<'p, 'a> Pair<'p, 'a> {
                     "`{path}` is a directory; give the full new path, including the file name"
                 )));
             }
-            (Some(_), Existing::Keep) => {
+            (Some(_), ExistingTarget::Keep) => {
                 let path = &to.path;
                 return Err(Failure::new(format!(
                     "`{path}` exists; set `overwrite` to replace it"
                 )));
             }
-            (Some(_), Existing::Replace) if mode.kind() == FileKind::Directory => {
+            (Some(_), ExistingTarget::Replace) if mode.kind() == FileKind::Directory => {
                 let path = &to.path;
                 return Err(Failure::new(format!(
                     "`{path}` exists and is not a directory"
                 )));
             }
-            (None, _) | (Some(_), Existing::Replace) => {}
+            (None, _) | (Some(_), ExistingTarget::Replace) => {}
         }
         let inner = if mode.kind() == FileKind::Directory {
             walk::list_tree(from, call)?
@@ -211,7 +211,7 @@ impl<'p, 'a> Pair<'p, 'a> {
             .map_err(failed)?;
         let mut count = 1;
         for entry in &self.inner {
-            call.keep_going().map_err(failed)?;
+            call.check_cancelled().map_err(failed)?;
             // Devices, sockets and pipes are not copied.
             let Some(mode) = entry.mode else { continue };
             let moved = self.moved(&entry.path)?;

@@ -7,8 +7,8 @@ use cleveragents_sandbox::is_own_temporary;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{Last, Place, Target, places, target};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready, write};
+use super::paths::{LastLink, Place, Target, places, target};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready, write};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::spec::{Category, Ground};
@@ -64,8 +64,8 @@ pub(super) fn list_tool() -> Arc<dyn Tool> {
     builtin::<ListArguments>(description, prepare_list)
 }
 
-fn prepare_create(arguments: CreateArguments, grounds: Grounds<'_>) -> Preparing<'_> {
-    let folder = target(grounds, &arguments.path, Last::Follow, Access::Writes)?;
+fn prepare_create(arguments: CreateArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+    let folder = target(grounds, &arguments.path, LastLink::Follow, Access::Writes)?;
     let subjects = vec![folder.subject(Access::Writes)];
     Ok(ready(subjects, move |call| create(&folder, call)))
 }
@@ -93,7 +93,7 @@ fn create(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure> {
     Ok(Answer::written().touching(touched))
 }
 
-fn prepare_list(arguments: ListArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare_list(arguments: ListArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let places = places(grounds, arguments.path.as_deref())?;
     let subjects = places
         .iter()
@@ -137,7 +137,7 @@ impl List {
         level: u32,
         call: &mut Call<'_>,
     ) -> Result<(), Failure> {
-        call.keep_going()?;
+        call.check_cancelled()?;
         let entries = place.root().entries(path).map_err(|error| {
             let shown = path.map_or_else(|| place.part.alias.clone(), ToString::to_string);
             Failure::new(format!("listing `{shown}` failed: {error}"))

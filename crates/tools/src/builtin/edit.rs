@@ -9,10 +9,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::edit_errors::{Misfit, line_of, not_found, several};
+use super::edit_errors::{EditMismatch, line_of, not_found, several};
 use super::matching::{Indentation, Level, occurrences};
-use super::paths::{Last, Target, target};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, read, ready, write};
+use super::paths::{LastLink, Target, target};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, read, ready, write};
 use crate::capability::{Access, Capability};
 use crate::ports::MASK;
 use crate::spec::{Category, Ground};
@@ -23,7 +23,7 @@ const MAX_FILE_SIZE: u64 = 32 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct EditArguments {
     /// The file to edit.
     path: String,
     /// The replacements, applied in order. If one fails, the file is left unchanged.
@@ -52,10 +52,10 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
-    builtin::<Arguments>(description, prepare)
+    builtin::<EditArguments>(description, prepare)
 }
 
-fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare(arguments: EditArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     for (number, edit) in arguments.edits.iter().enumerate() {
         let wrong = |why: &str| {
             Err(PrepareError::Arguments(format!(
@@ -70,7 +70,7 @@ fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
             return wrong("the old text and the new text are the same");
         }
     }
-    let file = target(grounds, &arguments.path, Last::Follow, Access::Writes)?;
+    let file = target(grounds, &arguments.path, LastLink::Follow, Access::Writes)?;
     let subjects = vec![file.subject(Access::Writes)];
     Ok(ready(subjects, move |call| {
         edit(&file, &arguments.edits, call)
@@ -82,7 +82,7 @@ fn edit(file: &Target<'_>, edits: &[Edit], call: &mut Call<'_>) -> Result<Answer
     let masks = text.matches(MASK).count();
     let (mut counts, mut repairs) = (Vec::new(), Vec::new());
     for (number, edit) in edits.iter().enumerate() {
-        call.keep_going()?;
+        call.check_cancelled()?;
         let edited = apply(&text, edit).map_err(|misfit| {
             let place = if edits.len() > 1 {
                 format!("edit {}: ", number + 1)
@@ -131,7 +131,6 @@ pub(super) fn content(file: &Target<'_>, call: &Call<'_>) -> Result<String, Fail
     String::from_utf8(bytes).map_err(|_| Failure::new(format!("`{}` is not UTF-8 text", file.path)))
 }
 
-/// Result of an edit.
 #[derive(Debug, PartialEq, Eq)]
 struct EditResult {
     text: String,
@@ -141,7 +140,7 @@ struct EditResult {
     repair: Option<String>,
 }
 
-fn apply(text: &str, edit: &Edit) -> Result<EditResult, Misfit> {
+fn apply(text: &str, edit: &Edit) -> Result<EditResult, EditMismatch> {
     let places: Vec<usize> = text
         .match_indices(&edit.old_text)
         .map(|(at, _)| at)
@@ -165,7 +164,7 @@ fn apply(text: &str, edit: &Edit) -> Result<EditResult, Misfit> {
 
 /// Applies an edit whose old text differs from whole lines of the file only in whitespace or typographic characters.
 /// `None` when there are no such lines, or the indentation of the new text cannot be derived.
-fn repaired(text: &str, edit: &Edit) -> Option<Result<EditResult, Misfit>> {
+fn repaired(text: &str, edit: &Edit) -> Option<Result<EditResult, EditMismatch>> {
     if edit.old_text.trim().is_empty() {
         return None;
     }

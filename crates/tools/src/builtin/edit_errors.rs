@@ -22,16 +22,16 @@ const MAX_LINE_LENGTH: usize = 200;
 /// Maximum number of line numbers in a message.
 const MAX_PLACES: usize = 10;
 
-/// Why an edit cannot be applied.
+/// Reason why an edit cannot be applied.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Misfit {
+pub(super) struct EditMismatch {
     /// The message, without content of the file.
     pub(super) why: String,
     /// Lines of the file; empty when none are similar.
     pub(super) excerpt: String,
 }
 
-impl From<String> for Misfit {
+impl From<String> for EditMismatch {
     fn from(why: String) -> Self {
         Self {
             why,
@@ -40,7 +40,7 @@ impl From<String> for Misfit {
     }
 }
 
-impl Misfit {
+impl EditMismatch {
     /// Adds a prefix to the message.
     pub(super) fn within(self, place: &str) -> Self {
         Self {
@@ -66,7 +66,7 @@ pub(super) fn several(lines: &[usize]) -> String {
 }
 
 /// Error message for an old text that does not occur, with the most similar lines of the file.
-pub(super) fn not_found(text: &str, wanted: &str, replacement: &str) -> Misfit {
+pub(super) fn not_found(text: &str, wanted: &str, replacement: &str) -> EditMismatch {
     if wanted.contains(MASK) && !text.contains(MASK) {
         return format!(
             "the old text contains `{MASK}`, which stands for a secret that you are not shown; \
@@ -96,7 +96,7 @@ pub(super) fn not_found(text: &str, wanted: &str, replacement: &str) -> Misfit {
     if let Some(difference) = first_difference(&lines[start..], &wanted_lines, start) {
         excerpt.push_str(&difference);
     }
-    Misfit {
+    EditMismatch {
         why: "the old text does not occur in the file".to_owned(),
         excerpt,
     }

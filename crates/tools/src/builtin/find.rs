@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::paths::{Place, places};
 use super::search::{SearchResults, has_parts, shown_path};
 use super::tree::{self, Options};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::spec::{Category, Ground};
@@ -49,7 +49,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<FindArguments>(description, prepare_find)
 }
 
-fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare_find(arguments: FindArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let pattern = FilePattern::new(&arguments.pattern)?;
     let places = places(grounds, arguments.path.as_deref())?;
     let subjects = places

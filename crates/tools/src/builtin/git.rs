@@ -10,8 +10,8 @@ use cleveragents_sandbox::Git;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{Last, Place, place, target, workspace};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use super::paths::{LastLink, Place, place, target, workspace};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::Part;
 use crate::spec::{Category, Ground};
@@ -109,7 +109,7 @@ pub(super) fn status_tool() -> Arc<dyn Tool> {
 }
 
 pub(super) fn diff_tool() -> Arc<dyn Tool> {
-    let about = "Shows changed lines: since the sandbox was created, since a commit (`from`), or between two commits. New files that are not committed are not in it: see builtin/git-status.";
+    let about = "Shows changed lines: since the sandbox was created, since a commit (`from`), or between two commits. Leaves out uncommitted new files; builtin/git-status lists them.";
     builtin::<DiffArguments>(
         description("git-diff", about, Capability::reads()),
         prepare_diff,
@@ -146,7 +146,7 @@ fn place_of<'a>(
     access: Access,
 ) -> Result<Place<'a>, PrepareError> {
     if let Some(path) = path {
-        return place(grounds, path, Last::Keep, access);
+        return place(grounds, path, LastLink::Keep, access);
     }
     let parts = workspace(grounds)?.parts();
     let part = match (part, parts) {
@@ -246,7 +246,7 @@ fn with_path(mut arguments: Vec<String>, place: &Place<'_>) -> Result<Vec<String
     Ok(arguments)
 }
 
-fn prepare_status(arguments: StatusArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare_status(arguments: StatusArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let place = place_of(grounds, arguments.part.as_deref(), None, Access::Reads)?;
     let subjects = vec![place.subject(Access::Reads)];
     Ok(ready(subjects, move |call| {
@@ -260,7 +260,7 @@ fn prepare_status(arguments: StatusArguments, grounds: Grounds<'_>) -> Preparing
     }))
 }
 
-fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let place = place_of(
         grounds,
         arguments.part.as_deref(),
@@ -298,7 +298,7 @@ fn prepare_diff(arguments: DiffArguments, grounds: Grounds<'_>) -> Preparing<'_>
     }))
 }
 
-fn prepare_log(arguments: LogArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare_log(arguments: LogArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let place = place_of(
         grounds,
         arguments.part.as_deref(),
@@ -325,7 +325,7 @@ fn prepare_log(arguments: LogArguments, grounds: Grounds<'_>) -> Preparing<'_> {
     }))
 }
 
-fn prepare_show(arguments: ShowArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare_show(arguments: ShowArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let place = place_of(
         grounds,
         arguments.part.as_deref(),
@@ -368,12 +368,12 @@ fn check_readable(place: &Place<'_>, call: &Call<'_>) -> Result<(), Failure> {
     }
 }
 
-fn prepare_commit(arguments: CommitArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare_commit(arguments: CommitArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let targets = arguments
         .paths
         .unwrap_or_default()
         .iter()
-        .map(|path| target(grounds, path, Last::Keep, Access::Writes))
+        .map(|path| target(grounds, path, LastLink::Keep, Access::Writes))
         .collect::<Result<Vec<_>, _>>()?;
     let place = match (targets.first(), &arguments.part) {
         (Some(first), None) => Place {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How strictly lines are compared. [`occurrences`] uses the first level that matches.
+/// Strictness of the comparison of lines. [`occurrences`] uses the first level that matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     /// All bytes are equal.
@@ -80,7 +80,7 @@ pub(super) fn matches_at(lines: &[&str], wanted: &[&str], start: usize, level: L
     })
 }
 
-/// How the indentation of lines in a file differs from that in a text that matches them.
+/// Difference between the indentation of lines in a file and in a text that matches them.
 #[derive(Debug)]
 pub(super) struct Indentation {
     /// The file's indentation by the text's indentation.

@@ -65,7 +65,7 @@ fn files(file: &Target<'_>, call: &Call<'_>) -> Vec<TreePath> {
     }
     let mut seen = 0;
     while let Some(folder) = open.pop() {
-        if call.keep_going().is_err() {
+        if call.check_cancelled().is_err() {
             break;
         }
         let Ok(entries) = file.root().entries(folder.as_ref()) else {

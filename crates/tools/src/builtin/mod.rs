@@ -102,12 +102,12 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
 }
 
 /// Result of a prepare function.
-type Preparing<'a> = Result<Box<dyn PreparedCall + 'a>, PrepareError>;
+type PrepareResult<'a> = Result<Box<dyn PreparedCall + 'a>, PrepareError>;
 
 /// A built-in tool with arguments of this type.
 struct Builtin<A> {
     spec: ToolSpec,
-    prepare: for<'a> fn(A, Grounds<'a>) -> Preparing<'a>,
+    prepare: for<'a> fn(A, Grounds<'a>) -> PrepareResult<'a>,
 }
 
 impl<A: DeserializeOwned> Tool for Builtin<A> {
@@ -115,7 +115,7 @@ impl<A: DeserializeOwned> Tool for Builtin<A> {
         &self.spec
     }
 
-    fn prepare<'a>(&'a self, arguments: Value, grounds: Grounds<'a>) -> Preparing<'a> {
+    fn prepare<'a>(&'a self, arguments: Value, grounds: Grounds<'a>) -> PrepareResult<'a> {
         let arguments = serde_json::from_value(arguments)
             .map_err(|error| PrepareError::Arguments(message_of(&error)))?;
         (self.prepare)(arguments, grounds)
@@ -144,7 +144,7 @@ struct Description {
 
 fn builtin<A: DeserializeOwned + JsonSchema + 'static>(
     description: Description,
-    prepare: for<'a> fn(A, Grounds<'a>) -> Preparing<'a>,
+    prepare: for<'a> fn(A, Grounds<'a>) -> PrepareResult<'a>,
 ) -> Arc<dyn Tool> {
     Arc::new(Builtin {
         spec: ToolSpec {
@@ -194,7 +194,7 @@ fn simplify(schema: &mut Value) {
 }
 
 /// A prepared call with its subjects and the closure that runs it.
-struct Ready<F> {
+struct PreparedBuiltin<F> {
     subjects: Vec<Subject>,
     work: F,
 }
@@ -204,10 +204,10 @@ fn ready<'a>(
     subjects: Vec<Subject>,
     work: impl FnOnce(&mut Call<'_>) -> Result<Answer, Failure> + 'a,
 ) -> Box<dyn PreparedCall + 'a> {
-    Box::new(Ready { subjects, work })
+    Box::new(PreparedBuiltin { subjects, work })
 }
 
-impl<F: FnOnce(&mut Call<'_>) -> Result<Answer, Failure>> PreparedCall for Ready<F> {
+impl<F: FnOnce(&mut Call<'_>) -> Result<Answer, Failure>> PreparedCall for PreparedBuiltin<F> {
     fn subjects(&self) -> Vec<Subject> {
         self.subjects.clone()
     }

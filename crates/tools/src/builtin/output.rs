@@ -6,7 +6,7 @@ use cleveragents_domain::ToolInvocationId;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::Capability;
 use crate::ports::Window;
 use crate::spec::{Category, Ground};
@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 48 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct OutputArguments {
     /// The id of the call whose output to read.
     invocation: String,
     /// The first byte to read, counted from 0. Default: 0.
@@ -43,10 +43,10 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };
-    builtin::<Arguments>(description, prepare)
+    builtin::<OutputArguments>(description, prepare)
 }
 
-fn prepare(arguments: Arguments, _grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare(arguments: OutputArguments, _grounds: Grounds<'_>) -> PrepareResult<'_> {
     let invocation: ToolInvocationId =
         arguments
             .invocation

@@ -22,7 +22,7 @@ const MAX_LINKS: usize = 40;
 
 /// Whether to follow a symlink that is the last component of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Last {
+pub(super) enum LastLink {
     Follow,
     /// Operate on the symlink itself.
     Keep,
@@ -143,7 +143,7 @@ pub(super) fn workspace(grounds: Grounds<'_>) -> Result<&dyn Workspace, PrepareE
 pub(super) fn place<'a>(
     grounds: Grounds<'a>,
     given: &str,
-    last: Last,
+    last: LastLink,
     access: Access,
 ) -> Result<Place<'a>, PrepareError> {
     let parts = workspace(grounds)?.parts();
@@ -159,7 +159,7 @@ pub(super) fn place<'a>(
 pub(super) fn target<'a>(
     grounds: Grounds<'a>,
     given: &str,
-    last: Last,
+    last: LastLink,
     access: Access,
 ) -> Result<Target<'a>, PrepareError> {
     place(grounds, given, last, access)?.inner(given)
@@ -180,7 +180,7 @@ pub fn locate(
     given: &str,
     access: Access,
 ) -> Result<SandboxLocation, PrepareError> {
-    let place = place(grounds, given, Last::Follow, access)?;
+    let place = place(grounds, given, LastLink::Follow, access)?;
     let top = place.root().path();
     let real = match &place.path {
         Some(path) => top.join(OsStr::from_bytes(path.as_bytes())),
@@ -203,9 +203,12 @@ pub(super) fn places<'a>(
     given: Option<&str>,
 ) -> Result<Vec<Place<'a>>, PrepareError> {
     match given {
-        Some(given) if !is_everything(Some(given)) => {
-            Ok(vec![place(grounds, given, Last::Follow, Access::Reads)?])
-        }
+        Some(given) if !is_everything(Some(given)) => Ok(vec![place(
+            grounds,
+            given,
+            LastLink::Follow,
+            Access::Reads,
+        )?]),
         _ => Ok(workspace(grounds)?
             .parts()
             .iter()
@@ -302,7 +305,7 @@ fn resolve(
     part: &Part,
     mut rest: Names,
     given: &str,
-    last: Last,
+    last: LastLink,
 ) -> Result<Option<TreePath>, PrepareError> {
     let mut resolved: Vec<Vec<u8>> = Vec::new();
     let mut links = 0;
@@ -314,7 +317,7 @@ fn resolve(
             continue;
         }
         resolved.push(name);
-        if rest.is_empty() && last == Last::Keep {
+        if rest.is_empty() && last == LastLink::Keep {
             break;
         }
         let here = joined(&resolved, given)?;

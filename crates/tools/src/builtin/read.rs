@@ -8,8 +8,8 @@ use cleveragents_domain::FileKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{Last, Target, target};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, missing, ready};
+use super::paths::{LastLink, Target, target};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready};
 use crate::capability::{Access, Capability};
 use crate::gate::MAX_IMAGE_SIZE;
 use crate::spec::{Category, Ground};
@@ -26,7 +26,7 @@ const BUFFER_SIZE: usize = 64 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ReadArguments {
     /// The file to read.
     path: String,
     /// The first line to read, counted from 1. Default: 1.
@@ -49,11 +49,11 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         capability: Capability::reads(),
         timeout: FILE_TIMEOUT,
     };
-    builtin::<Arguments>(description, prepare)
+    builtin::<ReadArguments>(description, prepare)
 }
 
-fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
-    let file = target(grounds, &arguments.path, Last::Follow, Access::Reads)?;
+fn prepare(arguments: ReadArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+    let file = target(grounds, &arguments.path, LastLink::Follow, Access::Reads)?;
     let subjects = vec![file.subject(Access::Reads)];
     Ok(ready(subjects, move |call| read(&file, &arguments, call)))
 }
@@ -73,7 +73,11 @@ pub(super) fn open(file: &Target<'_>, call: &Call<'_>) -> Result<File, Failure> 
     }
 }
 
-fn read(file: &Target<'_>, arguments: &Arguments, call: &mut Call<'_>) -> Result<Answer, Failure> {
+fn read(
+    file: &Target<'_>,
+    arguments: &ReadArguments,
+    call: &mut Call<'_>,
+) -> Result<Answer, Failure> {
     let opened = open(file, call)?;
     let size = opened.metadata().map_or(0, |found| found.len());
     let mut reader = BufReader::with_capacity(BUFFER_SIZE, opened);
@@ -156,7 +160,7 @@ impl Lines {
         let (mut is_at_start, mut is_full) = (true, false);
         let mut piece = Vec::new();
         while counted <= MAX_COUNTED {
-            call.keep_going()?;
+            call.check_cancelled()?;
             piece.clear();
             let read = (&mut reader)
                 .take(BUFFER_SIZE as u64)

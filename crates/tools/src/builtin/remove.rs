@@ -6,9 +6,9 @@ use cleveragents_domain::FileKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{Last, Target, target};
+use super::paths::{LastLink, Target, target};
 use super::walk::{self, MAX_PATHS};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, missing, ready};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, missing, ready};
 use crate::capability::{Access, Capability};
 use crate::spec::{Category, Ground};
 use crate::tool::{Answer, Call, Failure, Grounds, Tool, TouchedPaths};
@@ -53,8 +53,8 @@ pub(super) fn directory_tool() -> Arc<dyn Tool> {
     builtin::<DirectoryArguments>(description, prepare_directory)
 }
 
-fn prepare_file(arguments: FileArguments, grounds: Grounds<'_>) -> Preparing<'_> {
-    let file = target(grounds, &arguments.path, Last::Keep, Access::Writes)?;
+fn prepare_file(arguments: FileArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+    let file = target(grounds, &arguments.path, LastLink::Keep, Access::Writes)?;
     let subjects = vec![file.subject(Access::Writes)];
     Ok(ready(subjects, move |call| delete_file(&file, call)))
 }
@@ -77,8 +77,8 @@ fn delete_file(file: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failure
     Ok(Answer::written().touching([file.part_path()]))
 }
 
-fn prepare_directory(arguments: DirectoryArguments, grounds: Grounds<'_>) -> Preparing<'_> {
-    let folder = target(grounds, &arguments.path, Last::Keep, Access::Writes)?;
+fn prepare_directory(arguments: DirectoryArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+    let folder = target(grounds, &arguments.path, LastLink::Keep, Access::Writes)?;
     let subjects = vec![folder.subject(Access::Writes)];
     let is_recursive = arguments.recursive == Some(true);
     Ok(ready(subjects, move |call| {
@@ -125,7 +125,7 @@ fn delete_tree(folder: &Target<'_>, call: &mut Call<'_>) -> Result<Answer, Failu
     }
     let touched = touched(folder, &found);
     for entry in found.iter().rev() {
-        call.keep_going()
+        call.check_cancelled()
             .map_err(|failure| failure.touching(touched.clone()))?;
         let removed = if entry.is_directory() {
             folder.root().remove_folder(&entry.path)

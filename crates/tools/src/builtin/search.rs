@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use super::paths::{Place, places};
 use super::tree::{self, Options};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, ready};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::PartPath;
 use crate::safety::Fence;
@@ -68,7 +68,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
     builtin::<SearchArguments>(description, prepare_search)
 }
 
-fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare_search(arguments: SearchArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let matcher = RegexMatcherBuilder::new()
         .case_insensitive(arguments.ignore_case == Some(true))
         .fixed_strings(arguments.literal == Some(true))
@@ -209,17 +209,17 @@ impl Search {
                     path: path.clone(),
                 };
                 if !fence.shows(&part_path) {
-                    return Showing::Nothing;
+                    return MatchReport::Nothing;
                 }
                 let shown = shown_path(place, path, has_several);
                 let kept = self.kept();
                 if kept.would_show(&shown) {
-                    Showing::Lines {
+                    MatchReport::Lines {
                         path: shown,
                         most: kept.most,
                     }
                 } else {
-                    Showing::Count
+                    MatchReport::Count
                 }
             },
         };
@@ -235,7 +235,7 @@ impl Search {
         }
         self.matches.fetch_add(count as u64, Ordering::Relaxed);
         self.files.fetch_add(1, Ordering::Relaxed);
-        if let Some(Showing::Lines { path, most }) = showing {
+        if let Some(MatchReport::Lines { path, most }) = showing {
             self.kept().add(path, count.min(most), lines);
         }
     }
@@ -291,8 +291,8 @@ fn truncate(lines: Vec<Line>, left: usize, count: usize) -> Vec<Line> {
         .collect()
 }
 
-/// How the matches of a file are reported.
-enum Showing {
+/// Report of the matches of a file.
+enum MatchReport {
     /// Permission rules hide the file.
     Nothing,
     /// Only counted: files before it by path reach the limit.
@@ -304,21 +304,21 @@ enum Showing {
 /// Collects the matches of one file. Checks run at the first match, because most files have none.
 struct InFile<'s> {
     matcher: &'s RegexMatcher,
-    showing: Option<Showing>,
+    showing: Option<MatchReport>,
     lines: Vec<Line>,
     count: usize,
-    first_found: &'s dyn Fn() -> Showing,
+    first_found: &'s dyn Fn() -> MatchReport,
 }
 
 impl InFile<'_> {
-    /// How matches of the file are reported; determined at the first match.
-    fn showing(&mut self) -> &Showing {
+    /// Report of the matches of the file; determined at the first match.
+    fn showing(&mut self) -> &MatchReport {
         self.showing.get_or_insert_with(self.first_found)
     }
 
     /// Stores a line, unless lines are not shown or the limit is reached.
     fn push(&mut self, separator: char, number: Option<u64>, bytes: &[u8]) {
-        let Some(Showing::Lines { path, most }) = &self.showing else {
+        let Some(MatchReport::Lines { path, most }) = &self.showing else {
             return;
         };
         if self.count >= *most {
@@ -354,7 +354,7 @@ impl Sink for &mut InFile<'_> {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> std::io::Result<bool> {
-        if matches!(self.showing(), Showing::Nothing) {
+        if matches!(self.showing(), MatchReport::Nothing) {
             return Ok(false);
         }
         let first = found.line_number();
@@ -367,7 +367,7 @@ impl Sink for &mut InFile<'_> {
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> std::io::Result<bool> {
         // Context lines before the first match arrive before the check in `matched`.
-        if matches!(self.showing(), Showing::Nothing) {
+        if matches!(self.showing(), MatchReport::Nothing) {
             return Ok(false);
         }
         self.push('-', found.line_number(), found.bytes());

@@ -9,8 +9,8 @@ use cleveragents_process::CommandResult;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{Last, Place, is_everything, place, workspace};
-use super::{Description, Preparing, builtin, ready};
+use super::paths::{LastLink, Place, is_everything, place, workspace};
+use super::{Description, PrepareResult, builtin, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::Command;
 use crate::running::{Streams, check_ending, exec};
@@ -26,7 +26,7 @@ const SHELLS: [(&str, &[&str]); 2] = [("bash", &["--noprofile", "--norc", "-c"])
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ShellArguments {
     /// The shell command line.
     #[schemars(length(min = 1))]
     command: String,
@@ -47,10 +47,10 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         capability: Capability::writes("snapshot"),
         timeout: Duration::from_secs(MAX_SECONDS),
     };
-    builtin::<Arguments>(description, prepare)
+    builtin::<ShellArguments>(description, prepare)
 }
 
-fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare(arguments: ShellArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     if arguments.command.contains('\0') {
         return Err(PrepareError::Arguments(
             "the command contains a NUL byte".to_owned(),
@@ -58,7 +58,7 @@ fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
     }
     let folder = match arguments.folder.as_deref() {
         Some(folder) if !is_everything(Some(folder)) => {
-            Some(place(grounds, folder, Last::Follow, Access::Reads)?)
+            Some(place(grounds, folder, LastLink::Follow, Access::Reads)?)
         }
         _ => None,
     };

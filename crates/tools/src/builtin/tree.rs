@@ -19,7 +19,7 @@ use crate::tool::{Call, Failure};
 /// Maximum number of threads; more do not make the walk faster.
 const MAX_THREADS: usize = 8;
 
-/// Which files to visit.
+/// Selection of files to visit.
 pub(super) struct Options {
     pub(super) hidden: bool,
     /// Visit only paths that match this pattern.
@@ -71,7 +71,7 @@ pub(super) fn walk<V: FnMut(&TreePath) + Send>(
     walk.run(Start::At(wanted.as_path()))
 }
 
-/// Where a walk starts.
+/// Start of a walk.
 enum Start<'w> {
     /// At the root, for all files.
     Everything,
@@ -167,7 +167,7 @@ impl<F> Walk<'_, '_, F> {
                 WalkState::Continue
             })
         });
-        self.call.keep_going()
+        self.call.check_cancelled()
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn list_tree(folder: &Target<'_>, call: &Call<'_>) -> Result<Vec<Tree
     let mut found = Vec::new();
     let mut open = vec![folder.path.clone()];
     while let Some(next) = open.pop() {
-        call.keep_going()?;
+        call.check_cancelled()?;
         let entries = folder
             .root()
             .entries(Some(&next))

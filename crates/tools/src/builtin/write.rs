@@ -7,8 +7,8 @@ use cleveragents_domain::{FileKind, FileMode, TreePath};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::paths::{Last, Target, target};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, read, ready};
+use super::paths::{LastLink, Target, target};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, read, ready};
 use crate::capability::{Access, Capability};
 use crate::ports::{MASK, PartPath};
 use crate::spec::{Category, Ground};
@@ -19,7 +19,7 @@ const CHUNK_LENGTH: u64 = 1 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct WriteArguments {
     /// The file to write. Missing parent directories are created.
     path: String,
     /// The complete new content of the file.
@@ -38,11 +38,11 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         },
         timeout: FILE_TIMEOUT,
     };
-    builtin::<Arguments>(description, prepare)
+    builtin::<WriteArguments>(description, prepare)
 }
 
-fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
-    let file = target(grounds, &arguments.path, Last::Follow, Access::Writes)?;
+fn prepare(arguments: WriteArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
+    let file = target(grounds, &arguments.path, LastLink::Follow, Access::Writes)?;
     let subjects = vec![file.subject(Access::Writes)];
     Ok(ready(subjects, move |call| {
         write(&file, &arguments.content, call)
@@ -71,7 +71,7 @@ fn check_mask(file: &Target<'_>, content: &str, call: &Call<'_>) -> Result<(), F
         let mut reader = BufReader::new(read::open(file, call)?);
         let mut line = Vec::new();
         loop {
-            call.keep_going()?;
+            call.check_cancelled()?;
             line.clear();
             let count = (&mut reader)
                 .take(CHUNK_LENGTH)

@@ -6,7 +6,7 @@ use cleveragents_domain::yaml::{Expand, Fault};
 use serde_saphyr::Spanned;
 
 use super::entries::{Definition, NamedSlot, SlotAccess, SlotEntry};
-use super::scalar::{EnvironmentEntry, Late, Texts, resolve};
+use super::scalar::{EnvironmentEntry, Texts, UnresolvedValue, resolve};
 use crate::capability::{Access, Capability, Environment};
 use crate::spec::{Binding, Slot};
 
@@ -95,7 +95,9 @@ impl Definition {
         });
         let mut nested = nested.map(|entry| entry.value).unwrap_or_default();
         let mut twice = None;
-        let mut flag = |name: &'static str, top: &mut Option<Late>, inner: &mut Option<Late>| {
+        let mut flag = |name: &'static str,
+                        top: &mut Option<UnresolvedValue>,
+                        inner: &mut Option<UnresolvedValue>| {
             if top.is_some() && inner.is_some() {
                 twice.get_or_insert(name);
             }

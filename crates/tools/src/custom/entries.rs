@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use super::scalar::{EnvironmentEntry, EnvironmentForm, Late, Texts, TextsForm};
+use super::scalar::{EnvironmentEntry, EnvironmentForm, Texts, TextsForm, UnresolvedValue};
 use crate::spec::{Binding, Source};
 
 /// A tool definition file with the wrapper `tool`.
@@ -80,16 +80,16 @@ pub(super) struct Definition {
     pub(super) capability: Option<Spanned<CapabilityEntry>>,
     /// Whether the tool changes nothing.
     #[schemars(with = "Option<bool>")]
-    pub(super) read_only: Option<Late>,
+    pub(super) read_only: Option<UnresolvedValue>,
     /// Whether the tool may change something. Default: true.
     #[schemars(with = "Option<bool>")]
-    pub(super) writes: Option<Late>,
+    pub(super) writes: Option<UnresolvedValue>,
     /// Free text about what the tool may change.
     #[schemars(with = "Option<TextsForm>")]
     pub(super) write_scope: Option<Texts>,
     /// Whether a checkpoint can roll back the changes of the tool.
     #[schemars(with = "Option<bool>")]
-    pub(super) checkpointable: Option<Late>,
+    pub(super) checkpointable: Option<UnresolvedValue>,
     /// Scope of the tool's checkpoints, such as `file` or `snapshot`.
     pub(super) checkpoint_scope: Option<String>,
     /// Effects outside the sandbox, as free text.
@@ -97,13 +97,13 @@ pub(super) struct Definition {
     pub(super) side_effects: Option<Texts>,
     /// Whether repeating a call has no further effect.
     #[schemars(with = "Option<bool>")]
-    pub(super) idempotent: Option<Late>,
+    pub(super) idempotent: Option<UnresolvedValue>,
     /// Whether the tool runs only under a profile that allows unsafe tools.
     #[schemars(with = "Option<bool>")]
-    pub(super) r#unsafe: Option<Late>,
+    pub(super) r#unsafe: Option<UnresolvedValue>,
     /// Whether the user must approve each call.
     #[schemars(with = "Option<bool>")]
-    pub(super) human_approval_required: Option<Late>,
+    pub(super) human_approval_required: Option<UnresolvedValue>,
     /// Required execution environment.
     #[schemars(with = "Option<EnvironmentForm>")]
     pub(super) environment: Option<EnvironmentEntry>,
@@ -112,10 +112,10 @@ pub(super) struct Definition {
     pub(super) execution_environment: Option<Spanned<EnvironmentEntry>>,
     /// Time limit of a call in seconds. Default: 300.
     #[schemars(with = "Option<f64>")]
-    pub(super) timeout: Option<Late>,
+    pub(super) timeout: Option<UnresolvedValue>,
     /// Cost of one call in US dollars. Default: 0.
     #[schemars(with = "Option<f64>")]
-    pub(super) cost: Option<Late>,
+    pub(super) cost: Option<UnresolvedValue>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -131,16 +131,16 @@ pub(super) enum ToolType {
 pub(super) struct CapabilityEntry {
     /// Whether the tool changes nothing.
     #[schemars(with = "Option<bool>")]
-    pub(super) read_only: Option<Late>,
+    pub(super) read_only: Option<UnresolvedValue>,
     /// Whether the tool may change something. Default: true.
     #[schemars(with = "Option<bool>")]
-    pub(super) writes: Option<Late>,
+    pub(super) writes: Option<UnresolvedValue>,
     /// Free text about what the tool may change.
     #[schemars(with = "Option<TextsForm>")]
     pub(super) write_scope: Option<Texts>,
     /// Whether a checkpoint can roll back the changes of the tool.
     #[schemars(with = "Option<bool>")]
-    pub(super) checkpointable: Option<Late>,
+    pub(super) checkpointable: Option<UnresolvedValue>,
     /// Scope of the tool's checkpoints, such as `file` or `snapshot`.
     pub(super) checkpoint_scope: Option<String>,
     /// Effects outside the sandbox, as free text.
@@ -148,13 +148,13 @@ pub(super) struct CapabilityEntry {
     pub(super) side_effects: Option<Texts>,
     /// Whether repeating a call has no further effect.
     #[schemars(with = "Option<bool>")]
-    pub(super) idempotent: Option<Late>,
+    pub(super) idempotent: Option<UnresolvedValue>,
     /// Whether the tool runs only under a profile that allows unsafe tools.
     #[schemars(with = "Option<bool>")]
-    pub(super) r#unsafe: Option<Late>,
+    pub(super) r#unsafe: Option<UnresolvedValue>,
     /// Whether the user must approve each call.
     #[schemars(with = "Option<bool>")]
-    pub(super) human_approval_required: Option<Late>,
+    pub(super) human_approval_required: Option<UnresolvedValue>,
     /// Required execution environment.
     #[schemars(with = "Option<EnvironmentForm>")]
     pub(super) environment: Option<EnvironmentEntry>,
@@ -173,7 +173,7 @@ pub(super) struct SlotEntry {
     pub(super) required: Option<bool>,
     /// Description for users.
     pub(super) description: Option<String>,
-    /// How the slot is filled.
+    /// Source of the resource of the slot.
     #[serde(alias = "binding_mode")]
     pub(super) binding: Option<Binding>,
     /// Name of the resource, for a static binding.
@@ -196,7 +196,7 @@ pub(super) struct NamedSlot {
     pub(super) required: Option<bool>,
     /// Description for users.
     pub(super) description: Option<String>,
-    /// How the slot is filled.
+    /// Source of the resource of the slot.
     #[serde(alias = "binding_mode")]
     pub(super) binding: Option<Binding>,
     /// Name of the resource, for a static binding.

@@ -12,7 +12,7 @@ use serde_saphyr::Spanned;
 
 use super::entries::{CapabilityEntry, Definition};
 use super::run::CustomTool;
-use super::scalar::{Late, resolve};
+use super::scalar::{UnresolvedValue, resolve};
 use crate::capability::{Access, CapabilityChange};
 
 /// A tool defined in the file of a skill, with the fields of a tool definition file; the name is
@@ -125,7 +125,8 @@ impl Override {
             "the override declares the tool both read_only and writing",
         );
         let entry = entry.value;
-        let flag = |given: Option<Late>| resolve::<bool>(given, expand, "`true` or `false`");
+        let flag =
+            |given: Option<UnresolvedValue>| resolve::<bool>(given, expand, "`true` or `false`");
         let access = match (flag(entry.read_only)?, flag(entry.writes)?) {
             (Some(true), Some(true)) => {
                 return Err(DefinitionFault::rule(place, "leave one of them out"));

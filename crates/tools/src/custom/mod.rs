@@ -16,5 +16,5 @@ pub use entries::Header;
 pub use file::read;
 pub use inline::{Inline, Override};
 pub use run::{CustomTool, Program};
-pub use scalar::{Late, resolve};
+pub use scalar::{UnresolvedValue, resolve};
 pub use schema::schema;

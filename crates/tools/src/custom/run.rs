@@ -144,7 +144,7 @@ impl Tool for CustomTool {
             });
         }
         texts(&arguments, &mut subjects);
-        Ok(Box::new(Running {
+        Ok(Box::new(PreparedCustomCall {
             tool: self,
             arguments,
             subjects,
@@ -195,15 +195,14 @@ fn texts(value: &Value, subjects: &mut Vec<Subject>) {
     }
 }
 
-/// A prepared call.
-struct Running<'a> {
+struct PreparedCustomCall<'a> {
     tool: &'a CustomTool,
     arguments: Value,
     subjects: Vec<Subject>,
     environment: Vec<(OsString, OsString)>,
 }
 
-impl PreparedCall for Running<'_> {
+impl PreparedCall for PreparedCustomCall<'_> {
     fn subjects(&self) -> Vec<Subject> {
         self.subjects.clone()
     }

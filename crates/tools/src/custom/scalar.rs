@@ -13,11 +13,11 @@ use serde_saphyr::Spanned;
 use crate::capability::Environment;
 
 /// A value as written, with its position; its type is checked after variables are replaced.
-pub type Late = Spanned<Value>;
+pub type UnresolvedValue = Spanned<Value>;
 
 /// Replaces variables and converts the value to its type.
 pub fn resolve<T: DeserializeOwned>(
-    late: Option<Late>,
+    late: Option<UnresolvedValue>,
     expand: &Expand<'_>,
     expected: &str,
 ) -> Result<Option<T>, DefinitionFault> {
@@ -57,8 +57,8 @@ pub(super) struct Texts(pub(super) Vec<String>);
 
 impl<'de> Deserialize<'de> for Texts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
+        struct TextsVisitor;
+        impl<'de> Visitor<'de> for TextsVisitor {
             type Value = Texts;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Texts {
                 Ok(Texts(texts))
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(TextsVisitor)
     }
 }
 
@@ -100,7 +100,6 @@ pub(super) struct EnvironmentMap {
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Container {
-    /// A container.
     Container,
 }
 
@@ -118,8 +117,8 @@ pub(super) enum EnvironmentWord {
 
 impl<'de> Deserialize<'de> for EnvironmentEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
+        struct EnvironmentVisitor;
+        impl<'de> Visitor<'de> for EnvironmentVisitor {
             type Value = EnvironmentEntry;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,7 +154,7 @@ impl<'de> Deserialize<'de> for EnvironmentEntry {
                 ))
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(EnvironmentVisitor)
     }
 }
 

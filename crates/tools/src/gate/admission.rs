@@ -28,7 +28,7 @@ pub(super) struct AdmittedCall<'a> {
     pub(super) consent: Consent,
 }
 
-/// Why a call does not run.
+/// Reason of a call that does not run.
 pub(super) enum Stop {
     /// A check refused the call.
     Refused(RefusalReason),
@@ -49,7 +49,7 @@ pub(super) fn admit<'a>(
 ) -> Result<AdmittedCall<'a>, Stop> {
     let (entry, arguments) = read_call(registry, request, context.redactor)?;
     let spec = entry.tool.spec();
-    let acting = Acting::new(registry, entry, &arguments);
+    let acting = ReplacedTools::new(registry, entry, &arguments);
     check_plan(spec, context)?;
     check_profile(spec, &acting, context)?;
     let reservation = check_guards(spec, &acting, context)?;
@@ -79,13 +79,13 @@ pub(super) fn admit<'a>(
 }
 
 /// The tools that a call replaces, such as the file tools for a patch.
-struct Acting<'a> {
+struct ReplacedTools<'a> {
     names: Vec<ToolName>,
     /// The replaced tools that are registered.
     specs: Vec<&'a ToolSpec>,
 }
 
-impl<'a> Acting<'a> {
+impl<'a> ReplacedTools<'a> {
     fn new(registry: &'a Registry, entry: &Entry, arguments: &Value) -> Self {
         let names = entry.tool.acts_as(arguments);
         let specs = registry.list().filter(|spec| names.contains(&spec.name));
@@ -176,7 +176,7 @@ fn check_plan(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), RefusalR
 
 fn check_profile(
     spec: &ToolSpec,
-    acting: &Acting<'_>,
+    acting: &ReplacedTools<'_>,
     context: &CallContext<'_>,
 ) -> Result<(), RefusalReason> {
     let profile = context.profile;
@@ -216,7 +216,7 @@ fn check_profile(
 
 fn check_guards<'a>(
     spec: &'a ToolSpec,
-    acting: &Acting<'_>,
+    acting: &ReplacedTools<'_>,
     context: &CallContext<'a>,
 ) -> Result<Box<dyn Reservation + 'a>, Stop> {
     let guards = context.guards;
@@ -312,7 +312,7 @@ fn check_sandbox(spec: &ToolSpec, context: &CallContext<'_>) -> Result<(), Refus
 /// Asks the user for approval where it is required.
 fn approve(
     spec: &ToolSpec,
-    acting: &Acting<'_>,
+    acting: &ReplacedTools<'_>,
     arguments: &Value,
     subjects: &Subjects,
     asked: Option<String>,

@@ -45,7 +45,7 @@ impl Phase {
     }
 }
 
-/// Which changes the plan or session currently allows.
+/// Changes that the plan or session currently allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanMode {
     /// No changes, in any phase.
@@ -83,7 +83,7 @@ impl PlanMode {
 pub struct CallContext<'a> {
     /// Session, plan and actor that make the call.
     pub scope: &'a Scope,
-    /// Which changes are allowed.
+    /// Allowed changes.
     pub mode: PlanMode,
     /// Safety profile of the plan or session, already narrowed by all others that apply.
     pub profile: &'a SafetyProfile,

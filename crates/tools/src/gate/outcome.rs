@@ -90,11 +90,10 @@ pub struct Refusal {
     pub invocation: ToolInvocationId,
     /// The tool, as the model named it.
     pub tool: String,
-    /// Why the gate refused it.
+    /// Reason of the refusal.
     pub reason: RefusalReason,
 }
 
-/// The outcome of a call.
 #[derive(Debug, Clone)]
 pub enum CallOutcome {
     /// The tool succeeded.

@@ -8,7 +8,7 @@ use crate::model_tools::{model_name, with_model_names};
 use crate::name::ToolName;
 use crate::ports::Redact;
 
-/// Why the gate refused a call.
+/// Reason of a refused call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalReason {
     /// No tool has this name.
@@ -27,31 +27,17 @@ pub enum RefusalReason {
     OutsideSandbox {
         /// The path as the model wrote it.
         path: String,
-        /// Why not.
+        /// Reason of the refusal.
         why: String,
     },
-    /// The plan is read-only.
     #[error("the plan is read-only, and `{tool}` makes changes")]
-    ReadOnlyPlan {
-        /// The tool.
-        tool: String,
-    },
+    ReadOnlyPlan { tool: String },
     /// The phase allows no changes.
     #[error("the phase {} allows no changes, and `{tool}` makes changes", .phase.as_str())]
-    ReadOnlyPhase {
-        /// The tool.
-        tool: String,
-        /// The phase.
-        phase: Phase,
-    },
+    ReadOnlyPhase { tool: String, phase: Phase },
     /// The phase allows commands, whose changes are rolled back, but no tools that change files.
     #[error("the phase {} allows no changes to files, and `{tool}` changes files", .phase.as_str())]
-    TrialPhase {
-        /// The tool.
-        tool: String,
-        /// The phase.
-        phase: Phase,
-    },
+    TrialPhase { tool: String, phase: Phase },
     /// The part of the sandbox is read-only.
     #[error("the part `{0}` of the sandbox is read-only")]
     ReadOnlyPart(String),
@@ -86,16 +72,12 @@ pub enum RefusalReason {
     Rule(String),
     /// The tool needs a sandbox, and there is none.
     #[error("`{tool}` requires a sandbox, and there is none")]
-    MissingSandbox {
-        /// The tool.
-        tool: String,
-    },
+    MissingSandbox { tool: String },
     /// A checkpoint is required and cannot be created.
     #[error("a checkpoint is required before `{tool}`, but cannot be created: {why}")]
     MissingCheckpoint {
-        /// The tool.
         tool: String,
-        /// Why not.
+        /// Reason of the refusal.
         why: String,
     },
     /// The user rejected the call.
@@ -107,7 +89,7 @@ pub enum RefusalReason {
     /// The call needs approval, and no user is available.
     #[error("it needs approval, but no user is available: {reason}{}", allowed_by(.rules))]
     NoApprover {
-        /// Why the call needs approval.
+        /// Reason for the approval.
         reason: String,
         /// Permission rules that would allow the call without approval; one of them is enough.
         rules: Vec<String>,

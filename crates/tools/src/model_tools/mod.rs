@@ -48,14 +48,14 @@ impl From<&ToolSpec> for Declaration {
 pub(crate) struct ModelTool {
     pub(crate) name: &'static str,
     about: &'static str,
-    backings: &'static [Backing],
+    backings: &'static [BackingTool],
     required: &'static [&'static str],
     properties: &'static [Property],
 }
 
 /// A built-in tool behind a [`ModelTool`].
 #[derive(Debug)]
-struct Backing {
+struct BackingTool {
     tool: &'static str,
     /// Sentence that the description contains when this tool is available.
     about: &'static str,

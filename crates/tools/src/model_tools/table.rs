@@ -1,13 +1,13 @@
 //! The tools declared to models, and other names by which models know them.
 
-use super::{Backing, Kind, ModelTool, Property};
+use super::{BackingTool, Kind, ModelTool, Property};
 
-const fn only(tool: &'static str) -> Backing {
+const fn only(tool: &'static str) -> BackingTool {
     also(tool, "", true)
 }
 
-const fn also(tool: &'static str, about: &'static str, is_enough: bool) -> Backing {
-    Backing {
+const fn also(tool: &'static str, about: &'static str, is_enough: bool) -> BackingTool {
+    BackingTool {
         tool,
         about,
         is_enough,

@@ -5,8 +5,8 @@ use crate::ports::Redact;
 use proptest::prelude::*;
 use std::borrow::Cow;
 
-struct Known;
-impl Redact for Known {
+struct SecretRedactor;
+impl Redact for SecretRedactor {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if text.contains("sk-secret") {
             text.replace("sk-secret", "[REDACTED]").into()
@@ -23,7 +23,7 @@ fn whole(output: Output<'_>) -> Vec<u8> {
 
 #[test]
 fn a_secret_split_across_writes_is_redacted() {
-    let mut output = Output::new(&Known, 100);
+    let mut output = Output::new(&SecretRedactor, 100);
     for piece in ["a sk-", "sec", "ret b"] {
         output.text(piece);
     }
@@ -32,8 +32,8 @@ fn a_secret_split_across_writes_is_redacted() {
 
 #[test]
 fn a_secret_of_several_lines_is_redacted() {
-    struct Lines;
-    impl Redact for Lines {
+    struct LineRedactor;
+    impl Redact for LineRedactor {
         fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
             text.replace("one\ntwo\n", "[REDACTED]").into()
         }
@@ -41,7 +41,7 @@ fn a_secret_of_several_lines_is_redacted() {
             if text.ends_with("one\n") { 4 } else { 0 }
         }
     }
-    let mut output = Output::new(&Lines, 100);
+    let mut output = Output::new(&LineRedactor, 100);
     for line in ["first", "one", "two", "one"] {
         output.line(line);
     }
@@ -52,11 +52,11 @@ fn a_secret_of_several_lines_is_redacted() {
 fn a_truncated_log_contains_no_partial_secret() {
     let mut log = Log::default();
     log.push(b"first sk-secret\n");
-    assert_eq!(log.text(&Known), "first [REDACTED]\n");
+    assert_eq!(log.text(&SecretRedactor), "first [REDACTED]\n");
     for _ in 0..8_000 {
         log.push(b"sk-secret line\n");
     }
-    let text = log.text(&Known);
+    let text = log.text(&SecretRedactor);
     assert!(
         text.len() <= 2 * super::LOG_KEPT && !text.contains("secret"),
         "{text}"
@@ -66,7 +66,7 @@ fn a_truncated_log_contains_no_partial_secret() {
 
 #[test]
 fn a_secret_is_redacted_in_a_line_of_any_length() {
-    let mut output = Output::new(&Known, 100);
+    let mut output = Output::new(&SecretRedactor, 100);
     for _ in 0..3 {
         output.text(&"x ".repeat(MAX_PENDING / 2 - 2));
         output.text("sk-sec");
@@ -79,7 +79,7 @@ fn a_secret_is_redacted_in_a_line_of_any_length() {
 
 #[test]
 fn fifty_megabytes_keep_only_head_and_tail_in_memory() {
-    let mut output = Output::new(&Known, 1_000);
+    let mut output = Output::new(&SecretRedactor, 1_000);
     let line = "0123456789".repeat(100) + "\n";
     for _ in 0..50_000 {
         output.text(&line);
@@ -103,7 +103,7 @@ fn fifty_megabytes_keep_only_head_and_tail_in_memory() {
 
 #[test]
 fn utf8_characters_are_never_split() {
-    let mut output = Output::new(&Known, 101);
+    let mut output = Output::new(&SecretRedactor, 101);
     output.text(&"é".repeat(500));
     let shown = output.finish().expect("kept").shown();
     assert!(!shown.head.contains('\u{fffd}') && !shown.tail.contains('\u{fffd}'));
@@ -119,7 +119,7 @@ proptest! {
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..20),
         limit in 4_usize..200,
     ) {
-        let mut output = Output::new(&Known, limit);
+        let mut output = Output::new(&SecretRedactor, limit);
         for piece in &pieces {
             output.bytes(piece);
         }
@@ -139,7 +139,7 @@ proptest! {
 fn long_output_is_shown_as_whole_lines_of_head_and_tail() {
     let text: Vec<String> = (1..=20_000).map(|line| format!("line {line}\n")).collect();
     let text = text.concat();
-    let mut output = Output::new(&Known, DEFAULT_SHOWN_BYTES);
+    let mut output = Output::new(&SecretRedactor, DEFAULT_SHOWN_BYTES);
     output.text(&text);
     let shown = output.finish().expect("kept").shown();
     assert_eq!(

@@ -14,7 +14,7 @@ pub struct ApprovalRequest<'a> {
     pub description: &'a str,
     /// Redacted arguments.
     pub arguments: &'a Value,
-    /// Why the call needs approval.
+    /// Reason for the approval.
     pub reason: &'a str,
     /// The rules that "always" would add: exactly these paths or this command; for a tool of an MCP
     /// server the tool with any arguments.
@@ -50,7 +50,7 @@ pub enum QuestionKind {
 /// A question to the user.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// Why the question is asked.
+    /// Reason of the question.
     pub kind: QuestionKind,
     /// Text of the question.
     pub text: &'a str,

@@ -28,7 +28,7 @@ pub struct Spending<'a> {
     pub limits: SpendingLimits,
 }
 
-/// Why a reservation was refused.
+/// Reason of a refused reservation.
 #[derive(Debug)]
 pub enum BudgetRefusal {
     /// The step reached its limit of tool calls.

@@ -45,7 +45,6 @@ pub struct StartedCall<'a> {
     pub is_trial: bool,
 }
 
-/// A finished call.
 #[derive(Debug)]
 pub struct FinishedCall<'a> {
     /// Id of its row.
@@ -79,7 +78,7 @@ pub struct RefusedCall<'a> {
     pub tool: &'a str,
     /// Redacted arguments; a text when they are not valid JSON.
     pub arguments: &'a Value,
-    /// Why the gate refused it.
+    /// Reason of the refusal.
     pub reason: &'a RefusalReason,
 }
 

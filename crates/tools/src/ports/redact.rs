@@ -34,7 +34,7 @@ pub trait Redact: Send + Sync {
     /// Replaces every secret in a text.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
 
-    /// Number of bytes at the end of a text that may be the start of a secret.
+    /// Length in bytes of a suffix of the text that may be the start of a secret.
     fn unfinished(&self, _text: &str) -> usize {
         0
     }
@@ -98,8 +98,8 @@ mod tests {
     use serde_json::json;
     use std::borrow::Cow;
 
-    struct Known;
-    impl Redact for Known {
+    struct SecretRedactor;
+    impl Redact for SecretRedactor {
         fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
             text.replace("sk-123", "[REDACTED]").into()
         }
@@ -111,7 +111,7 @@ mod tests {
             "path": "a", "Api-Key": "zzz", "note": "use sk-123", "sk-123": 1,
             "list": [{"db_password": 7, "token": "t", "tokens": 5}], "use_password": true,
         });
-        let redacted = redact_value(&Known, &given);
+        let redacted = redact_value(&SecretRedactor, &given);
         assert_eq!(
             redacted,
             json!({

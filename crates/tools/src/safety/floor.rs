@@ -25,14 +25,14 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// Why a path may not be accessed; `None` when it may.
+    /// Reason why a path may not be accessed; `None` when it may.
     pub(super) fn path(path: &TreePath) -> Option<String> {
         path.names()
             .any(is_git)
             .then(|| format!("`{path}` is inside a `.git` directory; use the git tools instead"))
     }
 
-    /// Why a command may not run; `None` when it may.
+    /// Reason why a command may not run; `None` when it may.
     pub(super) fn command(&self, text: &str) -> Option<String> {
         if text
             .split_whitespace()
@@ -48,7 +48,7 @@ impl Floor {
             .or_else(|| commands.iter().flatten().find_map(|word| self.word(word)))
     }
 
-    /// Why no command may contain a word; `None` when it may.
+    /// Reason why no command may contain a word; `None` when it may.
     fn word(&self, word: &str) -> Option<String> {
         let names: Vec<&str> = word.split(['/', '=', ':']).collect();
         let is_inside = |folder: &str| {
@@ -85,7 +85,7 @@ fn names_folder(word: &str, folder: &str) -> bool {
     })
 }
 
-/// Why a simple command may not run; `None` when it may.
+/// Reason why a simple command may not run; `None` when it may.
 fn destroys(words: &[String]) -> Option<String> {
     let program = base_name(words.first()?);
     let rest = &words[1..];

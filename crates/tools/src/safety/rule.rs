@@ -29,7 +29,7 @@ impl Effect {
     }
 }
 
-/// Why a text is not a rule.
+/// Errors of parsing a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The syntax is wrong.

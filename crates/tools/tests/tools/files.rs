@@ -505,7 +505,7 @@ fn a_truncated_listing_has_a_note() {
 }
 
 #[test]
-fn defect_7236_ranges_are_checked_and_the_note_tells_how_to_continue() {
+fn defect_7236_ranges_are_checked_and_the_note_names_the_next_range() {
     let desk = Desk::builtin();
     desk.folder().write("a", "1\n2\n3");
     desk.folder().write("empty", "");

@@ -23,7 +23,7 @@ struct Counter {
     does: fn(&mut Call<'_>) -> Result<Answer, Failure>,
 }
 
-struct Counting<'a>(&'a Counter, Value);
+struct CountingCall<'a>(&'a Counter, Value);
 
 impl Tool for Counter {
     fn spec(&self) -> &ToolSpec {
@@ -35,11 +35,11 @@ impl Tool for Counter {
         arguments: Value,
         _grounds: Grounds<'a>,
     ) -> Result<Box<dyn PreparedCall + 'a>, PrepareError> {
-        Ok(Box::new(Counting(self, arguments)))
+        Ok(Box::new(CountingCall(self, arguments)))
     }
 }
 
-impl PreparedCall for Counting<'_> {
+impl PreparedCall for CountingCall<'_> {
     fn subjects(&self) -> Vec<Subject> {
         let text = self.1["text"].as_str().unwrap_or_default();
         vec![Subject::Text(text.to_owned())]
@@ -614,7 +614,7 @@ fn checks_run_in_their_order() {
 }
 
 #[test]
-fn when_the_row_cannot_be_stored_the_tool_does_not_run() {
+fn a_call_whose_row_cannot_be_stored_does_not_run() {
     let (desk, runs) = desk();
     desk.ledger.is_broken.store(true, Ordering::SeqCst);
     let request = CallRequest {
@@ -671,7 +671,7 @@ fn a_tool_is_stopped_at_its_time_limit() {
     let (desk, _) = desk_with(
         |spec| spec.timeout = Duration::from_millis(5),
         |call| loop {
-            call.keep_going()?;
+            call.check_cancelled()?;
             std::thread::yield_now();
         },
     );
@@ -687,7 +687,7 @@ fn a_running_tool_can_be_cancelled() {
         |_| {},
         |call| {
             call.cancel().cancel();
-            call.keep_going()?;
+            call.check_cancelled()?;
             Ok(Answer::written())
         },
     );

@@ -24,16 +24,16 @@ use serde_json::Value;
 /// An error behind a port.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Broken(String, Code);
+pub(crate) struct BrokenPort(String, Code);
 
-impl Diagnose for Broken {
+impl Diagnose for BrokenPort {
     fn code(&self) -> Code {
         self.1
     }
 }
 
 fn broken(text: impl Into<String>) -> PortError {
-    PortError::new(Broken(text.into(), Code::Internal))
+    PortError::new(BrokenPort(text.into(), Code::Internal))
 }
 
 /// A sandbox in temporary directories.
@@ -349,23 +349,23 @@ impl Approver for Person {
 
 /// A budget in memory.
 #[derive(Default)]
-pub(crate) struct Purse {
-    pub(crate) state: Mutex<Spent>,
+pub(crate) struct TestBudget {
+    pub(crate) state: Mutex<SpentTotals>,
 }
 
 #[derive(Default)]
-pub(crate) struct Spent {
+pub(crate) struct SpentTotals {
     pub(crate) calls: u64,
     pub(crate) money: u64,
 }
 
-struct Held<'p> {
-    purse: &'p Purse,
+struct BudgetHold<'p> {
+    purse: &'p TestBudget,
     cost: MicroUsd,
     is_settled: bool,
 }
 
-impl Budget for Purse {
+impl Budget for TestBudget {
     fn reserve(&self, spending: &Spending<'_>) -> Result<Box<dyn Reservation + '_>, BudgetRefusal> {
         let mut state = self.state.lock().expect("not poisoned");
         for limit in [spending.limits.cost_per_plan, spending.limits.total_cost]
@@ -386,7 +386,7 @@ impl Budget for Purse {
         }
         state.calls += 1;
         state.money += spending.cost.0;
-        Ok(Box::new(Held {
+        Ok(Box::new(BudgetHold {
             purse: self,
             cost: spending.cost,
             is_settled: false,
@@ -394,7 +394,7 @@ impl Budget for Purse {
     }
 }
 
-impl Reservation for Held<'_> {
+impl Reservation for BudgetHold<'_> {
     fn charge(mut self: Box<Self>, cost: MicroUsd) -> Result<(), PortError> {
         let mut state = self.purse.state.lock().expect("not poisoned");
         state.money = state.money - self.cost.0 + cost.0;
@@ -404,7 +404,7 @@ impl Reservation for Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for BudgetHold<'_> {
     fn drop(&mut self) {
         if !self.is_settled {
             let mut state = self.purse.state.lock().expect("not poisoned");
@@ -435,7 +435,7 @@ pub(crate) struct Desk {
     pub(crate) folder: Option<Folder>,
     pub(crate) ledger: Memory,
     pub(crate) person: Person,
-    pub(crate) purse: Purse,
+    pub(crate) purse: TestBudget,
     pub(crate) profile: SafetyProfile,
     pub(crate) guards: Guards,
     pub(crate) rules: PermissionRules,
@@ -456,7 +456,7 @@ impl Desk {
             folder,
             ledger: Memory::default(),
             person: Person::default(),
-            purse: Purse::default(),
+            purse: TestBudget::default(),
             profile: SafetyProfile::default(),
             guards: Guards::default(),
             rules: PermissionRules::default(),

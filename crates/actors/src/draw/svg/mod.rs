@@ -98,7 +98,7 @@ fn layers(diagram: &Diagram) -> String {
     let is_back = |edge: &&DiagramEdge| layout.is_back(edge.from, edge.to);
     let backs = diagram.edges.iter().filter(is_back).count();
     let inner = count(widest) * (box_width + GAP) - GAP;
-    let picture = Picture {
+    let picture = SvgDrawing {
         centers: centers(&layout, diagram.nodes.len(), inner, box_width),
         diagram,
         layout,
@@ -116,7 +116,7 @@ fn layers(diagram: &Diagram) -> String {
     out
 }
 
-struct Picture<'a> {
+struct SvgDrawing<'a> {
     diagram: &'a Diagram,
     layout: Layout,
     centers: Vec<(f64, f64)>,
@@ -138,7 +138,7 @@ fn centers(layout: &Layout, nodes: usize, inner: f64, box_width: f64) -> Vec<(f6
     centers
 }
 
-impl Picture<'_> {
+impl SvgDrawing<'_> {
     fn boxes(&self, out: &mut String) {
         for (number, node) in self.diagram.nodes.iter().enumerate() {
             let (x, y) = self.centers[number];

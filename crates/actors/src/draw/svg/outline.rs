@@ -17,14 +17,14 @@ const GAP: f64 = 8.0;
 const MAX_LENGTH: usize = 96;
 
 /// A box with its place in the tree.
-struct Row<'a> {
+struct OutlineRow<'a> {
     node: &'a DiagramNode,
     parent: Option<usize>,
     depth: usize,
     is_last: bool,
 }
 
-impl Row<'_> {
+impl OutlineRow<'_> {
     fn left(&self) -> f64 {
         MARGIN + count(self.depth.min(COLUMNS)) * INDENT
     }
@@ -57,19 +57,19 @@ impl Row<'_> {
     }
 }
 
-fn rows(diagram: &Diagram) -> Vec<Row<'_>> {
+fn rows(diagram: &Diagram) -> Vec<OutlineRow<'_>> {
     let mut parents = vec![None; diagram.nodes.len()];
     let mut last = vec![None; diagram.nodes.len()];
     for edge in &diagram.edges {
         parents[edge.to] = Some(edge.from);
         last[edge.from] = Some(edge.to);
     }
-    let mut rows: Vec<Row<'_>> = Vec::with_capacity(diagram.nodes.len());
+    let mut rows: Vec<OutlineRow<'_>> = Vec::with_capacity(diagram.nodes.len());
     for (number, node) in diagram.nodes.iter().enumerate() {
         let parent = parents[number];
         let above = parent.and_then(|parent| rows.get(parent));
         let depth = above.map_or(0, |above| above.depth + 1);
-        rows.push(Row {
+        rows.push(OutlineRow {
             node,
             depth,
             is_last: parent.is_some_and(|parent| last[parent] == Some(number)),
@@ -85,7 +85,7 @@ pub(super) fn outline(diagram: &Diagram) -> String {
     let title = shortened(&diagram.title, MAX_LENGTH);
     let right = rows
         .iter()
-        .map(Row::right)
+        .map(OutlineRow::right)
         .fold(MARGIN + 1.1 * text_width(&title, TITLE), f64::max);
     let height = 2.0 * MARGIN + HEADER + count(rows.len().max(1)) * ROW;
     let mut out = String::with_capacity(500 * (rows.len() + 4));
@@ -110,7 +110,7 @@ fn middle(row: usize) -> f64 {
 }
 
 /// One line down from each box to its last child, and one across to each child.
-fn edges(out: &mut String, rows: &[Row<'_>]) {
+fn edges(out: &mut String, rows: &[OutlineRow<'_>]) {
     for (number, row) in rows.iter().enumerate() {
         let Some(parent) = row.parent else { continue };
         let above = &rows[parent];
@@ -131,7 +131,7 @@ fn edges(out: &mut String, rows: &[Row<'_>]) {
     }
 }
 
-fn line(out: &mut String, row: &Row<'_>, y: f64) {
+fn line(out: &mut String, row: &OutlineRow<'_>, y: f64) {
     let x = row.left();
     let color = row.node.group.map_or(SOFT, |group| group.color);
     let (faded, struck) = if row.node.is_faded {

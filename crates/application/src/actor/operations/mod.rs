@@ -265,7 +265,7 @@ pub struct ListedActor {
     pub built_in: bool,
     #[serde(rename = "unsafe")]
     pub is_unsafe: Option<bool>,
-    /// Why it cannot run.
+    /// Reason why it cannot run.
     pub problem: Option<String>,
 }
 

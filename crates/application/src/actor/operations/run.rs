@@ -211,7 +211,7 @@ impl ActorRunResult {
         let stored = runs.get(done.report.run)?;
         let is_known = runs.is_cost_known(stored.id)?;
         let outcome = &done.report.outcome;
-        let usage = outcome.taken.usage;
+        let usage = outcome.usage.usage;
         let cost = usage.cost_micro_usd.as_usd();
         Ok(Self {
             actor_run: ActorRunSummary {
@@ -234,8 +234,8 @@ impl ActorRunResult {
                 output_tokens: usage.output_tokens,
                 cost: is_known.then_some(cost),
                 duration_s: elapsed.as_secs_f64(),
-                model_calls: outcome.taken.model_calls,
-                tool_calls: outcome.taken.tool_calls,
+                model_calls: outcome.usage.model_calls,
+                tool_calls: outcome.usage.tool_calls,
                 steps: outcome.steps,
                 steps_done_before: outcome.recalled,
                 cost_known: (!is_known).then_some(false),

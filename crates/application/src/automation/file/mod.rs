@@ -11,7 +11,7 @@ use cleveragents_domain::{
     DefinitionFileError, DefinitionKind, MicroUsd, Name, Thresholds, hint, is_threshold, nearest,
     suggest,
 };
-use cleveragents_tools::custom::{Header, Late, resolve};
+use cleveragents_tools::custom::{Header, UnresolvedValue, resolve};
 use cleveragents_tools::{RuleError, ToolPattern};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,46 +43,46 @@ struct ProfileEntry {
     /// Confidence that a plan needs to start its strategy without approval, from 0 (always starts) to 1
     /// (always asks).
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    decompose_task: Option<Late>,
+    decompose_task: Option<UnresolvedValue>,
     /// Confidence needed to continue from the strategy to its execution.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    create_tool: Option<Late>,
+    create_tool: Option<UnresolvedValue>,
     /// Confidence needed to continue from the execution to applying.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    select_tool: Option<Late>,
+    select_tool: Option<UnresolvedValue>,
     /// Confidence needed for a decision of the strategy.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    edit_code: Option<Late>,
+    edit_code: Option<UnresolvedValue>,
     /// Confidence needed for a decision of the execution.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    execute_command: Option<Late>,
+    execute_command: Option<UnresolvedValue>,
     /// Confidence needed to fix failed validations.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    create_file: Option<Late>,
+    create_file: Option<UnresolvedValue>,
     /// Confidence needed to return from the execution to a new strategy.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    delete_content: Option<Late>,
+    delete_content: Option<UnresolvedValue>,
     /// Confidence needed to return from applying.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    access_network: Option<Late>,
+    access_network: Option<UnresolvedValue>,
     /// Confidence needed to start child plans.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    install_dependency: Option<Late>,
+    install_dependency: Option<UnresolvedValue>,
     /// Confidence needed to retry after a transient failure.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    modify_config: Option<Late>,
+    modify_config: Option<UnresolvedValue>,
     /// Confidence needed to restore a checkpoint.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
-    approve_plan: Option<Late>,
+    approve_plan: Option<UnresolvedValue>,
     /// Whether changes are made only in a sandbox. Default: true.
     #[schemars(with = "Option<bool>")]
-    require_sandbox: Option<Late>,
+    require_sandbox: Option<UnresolvedValue>,
     /// Whether a checkpoint is created before each change. Default: true.
     #[schemars(with = "Option<bool>")]
-    require_checkpoints: Option<Late>,
+    require_checkpoints: Option<UnresolvedValue>,
     /// Whether tools that declare themselves unsafe may run. Default: false.
     #[schemars(with = "Option<bool>")]
-    allow_unsafe_tools: Option<Late>,
+    allow_unsafe_tools: Option<UnresolvedValue>,
     /// The three flags above, if they are not at the top level.
     #[schemars(with = "Option<FlagsEntry>")]
     safety: Option<Spanned<FlagsEntry>>,
@@ -90,11 +90,11 @@ struct ProfileEntry {
     guards: Option<GuardsEntry>,
     /// Maximum number of retries of a step. Default: 3.
     #[schemars(with = "Option<u32>", range(max = 100))]
-    max_retries: Option<Late>,
+    max_retries: Option<UnresolvedValue>,
     /// Maximum number of attempts to fix failed validations. Default: 3.
     #[serde(alias = "validation_retry_limit")]
     #[schemars(with = "Option<u32>", range(max = 100))]
-    validation_retries: Option<Late>,
+    validation_retries: Option<UnresolvedValue>,
 }
 
 /// The flags in a section of their own.
@@ -103,13 +103,13 @@ struct ProfileEntry {
 struct FlagsEntry {
     /// Whether changes are made only in a sandbox.
     #[schemars(with = "Option<bool>")]
-    require_sandbox: Option<Late>,
+    require_sandbox: Option<UnresolvedValue>,
     /// Whether a checkpoint is created before each change.
     #[schemars(with = "Option<bool>")]
-    require_checkpoints: Option<Late>,
+    require_checkpoints: Option<UnresolvedValue>,
     /// Whether tools that declare themselves unsafe may run.
     #[schemars(with = "Option<bool>")]
-    allow_unsafe_tools: Option<Late>,
+    allow_unsafe_tools: Option<UnresolvedValue>,
 }
 
 /// Limits in addition to the thresholds.
@@ -124,16 +124,16 @@ struct GuardsEntry {
     tool_allowlist: Option<Vec<Spanned<String>>>,
     /// Maximum number of tool calls in one step.
     #[schemars(with = "Option<u64>")]
-    max_tool_calls_per_step: Option<Late>,
+    max_tool_calls_per_step: Option<UnresolvedValue>,
     /// Maximum total cost of a plan, in US dollars.
     #[schemars(with = "Option<f64>", range(min = 0))]
-    max_total_cost: Option<Late>,
+    max_total_cost: Option<UnresolvedValue>,
     /// Whether the user must approve every call that changes something.
     #[schemars(with = "Option<bool>")]
-    require_approval_for_writes: Option<Late>,
+    require_approval_for_writes: Option<UnresolvedValue>,
     /// Whether the user must approve applying, whatever the thresholds are.
     #[schemars(with = "Option<bool>")]
-    require_approval_for_apply: Option<Late>,
+    require_approval_for_apply: Option<UnresolvedValue>,
 }
 
 /// The JSON schema of such files, for editors.
@@ -244,7 +244,7 @@ impl ProfileEntry {
             None => String::new(),
         };
         self.lift_flags()?;
-        let flag = |given: Option<Late>, inherited: Option<bool>, careful: bool| {
+        let flag = |given: Option<UnresolvedValue>, inherited: Option<bool>, careful: bool| {
             let given = resolve::<bool>(given, expand, "`true` or `false`")?;
             Ok::<bool, DefinitionFault>(given.or(inherited).unwrap_or(careful))
         };
@@ -419,7 +419,10 @@ impl ProfileEntry {
     }
 }
 
-fn retries(given: Option<Late>, expand: &Expand<'_>) -> Result<Option<u32>, DefinitionFault> {
+fn retries(
+    given: Option<UnresolvedValue>,
+    expand: &Expand<'_>,
+) -> Result<Option<u32>, DefinitionFault> {
     let place = given.clone();
     let expected = "a whole number from 0 to 100";
     let number = resolve::<u32>(given, expand, expected)?;
@@ -437,7 +440,7 @@ fn retries(given: Option<Late>, expand: &Expand<'_>) -> Result<Option<u32>, Defi
 
 impl GuardsEntry {
     fn finish(self, expand: &Expand<'_>) -> Result<AutomationGuard, DefinitionFault> {
-        let flag = |given: Option<Late>| {
+        let flag = |given: Option<UnresolvedValue>| {
             let given = resolve::<bool>(given, expand, "`true` or `false`")?;
             Ok::<bool, DefinitionFault>(given.unwrap_or(false))
         };

@@ -69,7 +69,7 @@ fn every_field_is_read() {
 }
 
 #[test]
-fn what_is_left_out_is_as_in_the_profile_it_builds_on() {
+fn omitted_values_are_inherited_from_the_base_profile() {
     let read = profile("name: ours\nextends: full-auto\nselect_tool: 0.9\nguards: null\n");
     let read = read.expect("it reads");
     let base = AutomationProfile::find_built_in("full-auto").expect("built in");
@@ -101,10 +101,10 @@ fn flags_may_stand_under_safety_and_are_careful_otherwise() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
+fn errors_of_an_invalid_file_have_position_and_fix() {
     use Code::{InvalidProfile as Rule, MalformedProfile as Malformed};
     let short = "name: a\nextends: trusted\n";
-    for (text, code, said, fix) in [
+    for (text, code, message, fix) in [
         (
             String::new(),
             Malformed,
@@ -330,7 +330,10 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
     ] {
         let error = profile(&text).expect_err(&text);
         let shown = error.to_string();
-        assert!(shown.starts_with(said), "{text}\n{shown}\nexpected {said}");
+        assert!(
+            shown.starts_with(message),
+            "{text}\n{shown}\nexpected {message}"
+        );
         assert_eq!(error.code(), code, "{text}\n{shown}");
         let hint = error.hint().expect("a hint").neutral();
         assert!(

@@ -95,7 +95,7 @@ impl ApplyPreconditions {
     }
 }
 
-/// Why the result of a plan may not be applied: required checks that failed, or did not run on the
+/// Reasons that block the apply of a plan: required checks that failed, or did not run on the
 /// current content of the sandbox.
 pub(super) fn unmet_checks(
     store: &PlanStore,

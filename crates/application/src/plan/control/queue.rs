@@ -18,7 +18,7 @@ use crate::run::UnknownOutcome;
 /// The subject prefix of the lease that proves that a server is alive.
 pub const SERVER_LEASE: &str = "server";
 
-/// How a queued plan is run, and by which process.
+/// Process and options of a queued plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueEntry {
@@ -50,7 +50,7 @@ impl QueueEntry {
         Some(serde_json::from_value(how).unwrap_or_default())
     }
 
-    /// What to do about calls whose outcome is unknown.
+    /// Treatment of calls with unknown outcome.
     pub const fn unknown_outcome(&self) -> UnknownOutcome {
         match (self.redo, self.skip) {
             (true, _) => UnknownOutcome::Retry,
@@ -65,7 +65,6 @@ impl QueueEntry {
     }
 }
 
-/// Queued plans.
 #[derive(Debug, Clone)]
 pub struct PlanQueue {
     engine: Arc<Engine>,

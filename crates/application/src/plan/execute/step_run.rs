@@ -14,7 +14,6 @@ use crate::tool::SandboxWorkspace;
 /// Maximum number of retries after a step reported that it is blocked.
 const MOST_RUNS: u64 = 1_000;
 
-/// The run of a step.
 #[derive(Default)]
 pub(super) struct StepRun {
     pub(super) key: String,

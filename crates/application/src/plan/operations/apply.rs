@@ -6,7 +6,7 @@ use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{
     Code, Plan, PlanId, PlanPhase, PlanStage, Timestamp, ValidationResult, hint, suggest,
 };
-use cleveragents_sandbox::Landing;
+use cleveragents_sandbox::BranchUpdate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -121,9 +121,9 @@ impl Operation for ApplyPlan {
         let options = DriveOptions {
             consent: Some(PlanPhase::Apply),
             landing: if self.merge {
-                Landing::Merge
+                BranchUpdate::Merge
             } else {
-                Landing::Commit
+                BranchUpdate::Commit
             },
             message: self.message,
             allow_empty: self.allow_empty,

@@ -17,8 +17,8 @@ use crate::plan::{ChangeStatus, FileChange, Hunk, PlanChanges};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowPlanDiff {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
-    /// plan is going on or there is only one.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, if exactly one
+    /// plan is unfinished, or only one exists.
     #[serde(default)]
     pub reference: Option<String>,
     /// Only paths and numbers of lines, without the patch.
@@ -103,7 +103,7 @@ pub struct ValidationCount {
     pub passed: usize,
 }
 
-/// Why changes or their lines may be missing; absent when the change is complete.
+/// Reason why changes or their lines may be missing; absent when the change is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteChanges {
@@ -247,8 +247,8 @@ fn test_coverage(changes: &PlanChanges) -> Option<String> {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListArtifacts {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
-    /// plan is going on or there is only one.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, if exactly one
+    /// plan is unfinished, or only one exists.
     #[serde(default)]
     pub reference: Option<String>,
 }
@@ -279,7 +279,7 @@ pub struct Artifact {
     pub change: Option<String>,
 }
 
-/// What happened to a path.
+/// Change of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArtifactKind {

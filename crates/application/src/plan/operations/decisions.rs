@@ -26,8 +26,8 @@ const MAX_NESTING: usize = 56;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowDecisionTree {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
-    /// plan is going on or there is only one.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, if exactly one
+    /// plan is unfinished, or only one exists.
     #[serde(default)]
     pub reference: Option<String>,
     /// Whether superseded and rolled back decisions are included.
@@ -140,8 +140,9 @@ pub struct OutlineNode {
     pub description: String,
     /// From 0 to 1.
     pub confidence: Option<f64>,
-    /// Why it no longer holds.
-    pub fate: Option<DecisionFate>,
+    /// Reason why it no longer holds.
+    #[serde(rename = "fate")]
+    pub status: Option<DecisionStatus>,
     /// Its level, from 0.
     pub depth: usize,
     /// Whether it is the last one below its parent.
@@ -150,12 +151,13 @@ pub struct OutlineNode {
     pub left_out: usize,
 }
 
-/// Why a decision no longer holds.
+/// Reason why a decision no longer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum DecisionFate {
+pub enum DecisionStatus {
     Superseded,
-    TakenBack,
+    #[serde(rename = "taken_back")]
+    RolledBack,
 }
 
 /// A child plan.
@@ -297,9 +299,9 @@ fn outline(tree: &DecisionTree) -> Vec<OutlineNode> {
             kind: said.kind,
             description: draw::description(decision).to_owned(),
             confidence: said.confidence,
-            fate: match (decision.superseded_by, decision.undone_by) {
-                (Some(_), _) => Some(DecisionFate::Superseded),
-                (None, Some(_)) => Some(DecisionFate::TakenBack),
+            status: match (decision.superseded_by, decision.undone_by) {
+                (Some(_), _) => Some(DecisionStatus::Superseded),
+                (None, Some(_)) => Some(DecisionStatus::RolledBack),
                 (None, None) => None,
             },
             depth: node.depth,

@@ -14,8 +14,8 @@ use crate::plan::{PlanFailure, PlanFailureKind};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListPlanErrors {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
-    /// plan is going on or there is only one.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, if exactly one
+    /// plan is unfinished, or only one exists.
     #[serde(default)]
     pub reference: Option<String>,
 }
@@ -26,7 +26,7 @@ pub struct PlanErrors {
     pub plan_id: PlanId,
     pub phase: PlanPhase,
     pub state: PlanState,
-    /// Why the plan stopped; `null` when it did not fail.
+    /// Reason of the failure; `null` when the plan did not fail.
     pub current: Option<Map<String, Value>>,
     /// Oldest first.
     pub history: Vec<PlanErrorInfo>,

@@ -82,7 +82,7 @@ pub enum ResumedPlan {
     Ran(Box<PlanExecution>),
 }
 
-/// Where a plan would resume.
+/// Position at which a plan would resume.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ResumePreview {
     pub plan_id: PlanId,
@@ -142,7 +142,7 @@ pub struct PlanExecution {
 /// The sandbox of a plan that ran. Fields are `null` until it exists.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ExecutionSandbox {
-    /// How the first part is copied, such as `git_worktree`.
+    /// Copy strategy of the first part, such as `git_worktree`.
     pub strategy: Option<String>,
     /// The folder of the first part.
     pub path: Option<String>,

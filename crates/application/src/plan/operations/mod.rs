@@ -38,8 +38,8 @@ pub use control::{
     PromptPlan, RejectPlan, Verdict,
 };
 pub use decisions::{
-    ChildPlan, DecisionExplanation, DecisionFate, DecisionTreeReport, ExplainDecision, OutlineNode,
-    ShowDecisionTree, SnapshotInfo, TreeDecision, TreeDrawing, TreeForm,
+    ChildPlan, DecisionExplanation, DecisionStatus, DecisionTreeReport, ExplainDecision,
+    OutlineNode, ShowDecisionTree, SnapshotInfo, TreeDecision, TreeDrawing, TreeForm,
 };
 pub use errors::{ListPlanErrors, PlanErrorCount, PlanErrorInfo, PlanErrors};
 pub use execute::{

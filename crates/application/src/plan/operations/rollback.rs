@@ -2,7 +2,7 @@
 
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{PlanId, PlanPhase, PlanStage, PlanState, REVERSION_LIMIT, Suggestion};
-use cleveragents_store::plan_steps::Undone;
+use cleveragents_store::plan_steps::RollbackCounts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ pub struct RollbackImpact {
 }
 
 impl RollbackImpact {
-    fn new(sandbox: Option<String>, undone: Undone) -> Self {
+    fn new(sandbox: Option<String>, undone: RollbackCounts) -> Self {
         Self {
             sandbox,
             decisions_after_cp: undone.decisions,

@@ -17,8 +17,8 @@ use crate::plan::{FailedCheck, PlanStatus, ProgressState};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowPlanStatus {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
-    /// plan is going on or there is only one.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, if exactly one
+    /// plan is unfinished, or only one exists.
     #[serde(default)]
     pub reference: Option<String>,
 }
@@ -59,7 +59,7 @@ pub struct PlanStatusReport {
     pub failed_checks: Vec<FailedCheck>,
     /// Operations to run next, the likeliest first.
     pub next_steps: Vec<Suggestion>,
-    /// Why it failed or cannot be applied: `message`, `tool`, `step`, `checkpoint`, `recoverable`,
+    /// Reason of a failure, or of a blocked apply: `message`, `tool`, `step`, `checkpoint`, `recoverable`,
     /// `recovery` (operations), and other known facts. Missing for other plans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Map<String, Value>>,
@@ -140,7 +140,6 @@ pub struct PlanCost {
 /// The input that a plan waits for.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingInfo {
-    /// A sentence.
     #[serde(rename = "for")]
     pub sentence: String,
     pub request: Waiting,
@@ -168,8 +167,8 @@ impl Operation for ShowPlanStatus {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitPlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when one
-    /// plan is going on or there is only one.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, if exactly one
+    /// plan is unfinished, or only one exists.
     #[serde(default)]
     pub reference: Option<String>,
 }

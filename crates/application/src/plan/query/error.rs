@@ -11,11 +11,9 @@ use crate::sandbox::SandboxError;
 /// A plan that matches an ambiguous reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanCandidate {
-    /// Its id.
     pub id: PlanId,
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// Its stage.
     pub stage: PlanStage,
 }
 
@@ -39,7 +37,6 @@ impl std::fmt::Display for PlanCandidate {
     }
 }
 
-/// Why a plan query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanQueryError {
     /// No plan has this id or name.
@@ -77,9 +74,8 @@ pub enum PlanQueryError {
     NotReady {
         /// The plan.
         id: PlanId,
-        /// Its stage.
         stage: PlanStage,
-        /// Why the stage does not allow it.
+        /// Reason that follows from the stage.
         why: String,
     },
     /// A process works on it.

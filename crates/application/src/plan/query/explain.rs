@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::{PlanQueries, PlanQueryError};
 use crate::plan::validate::FailedCheck;
 
-/// An alternative.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alternative {
     /// Its number, from 1.
@@ -68,7 +67,6 @@ pub struct Impact {
 /// One decision, explained.
 #[derive(Debug)]
 pub struct Explanation {
-    /// The plan.
     pub plan: Plan,
     /// The decision, with those that influenced it.
     pub decision: Decision,
@@ -203,7 +201,7 @@ mod tests {
     use crate::plan::query::tree::tests::decisions;
 
     #[test]
-    fn what_a_decision_had_a_share_in_follows_from_it_too() {
+    fn decisions_with_several_causes_are_downstream_of_each() {
         let mut all = decisions(&[None, Some(0), Some(0), Some(2), Some(3)]);
         let first = all[1].said.id;
         all[3].said.influenced_by.push(first);

@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 use super::{PlanQueries, PlanQueryError};
 use crate::plan::validate::FailedCheck;
 
-/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanFailureKind {
@@ -44,9 +43,8 @@ impl PlanFailureKind {
 /// One failure.
 #[derive(Debug, Clone)]
 pub struct PlanFailure {
-    /// Its kind.
     pub kind: PlanFailureKind,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
     /// The step, the tool or the question.
     pub what: String,
@@ -67,9 +65,8 @@ pub struct PlanFailure {
 /// All failures of a plan.
 #[derive(Debug)]
 pub struct PlanFailures {
-    /// The plan.
     pub plan: Plan,
-    /// Why the plan stopped; `None` when it did not fail.
+    /// Reason of the failure; `None` when the plan did not fail.
     pub error: Option<Map<String, Value>>,
     /// The failures, oldest first.
     pub history: Vec<PlanFailure>,

@@ -21,7 +21,6 @@ pub struct LimitUsage {
 /// The limits of a plan.
 #[derive(Debug)]
 pub struct PlanGuard {
-    /// The plan.
     pub plan: Plan,
     /// The automation profile at the creation of the plan; `None` when it cannot be read.
     pub profile: Option<AutomationProfile>,

@@ -53,16 +53,13 @@ impl ProgressState {
 /// The progress of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseProgress {
-    /// The phase.
     pub phase: PlanPhase,
-    /// Its state.
     pub state: ProgressState,
 }
 
 /// The progress of a plan.
 #[derive(Debug)]
 pub struct PlanStatus {
-    /// The plan.
     pub plan: Plan,
     /// The process that works on it.
     pub owner: Option<Lease>,

@@ -9,7 +9,7 @@ use cleveragents_domain::{
 };
 use cleveragents_sandbox::Change;
 use cleveragents_store::plan_steps::{
-    Rollback, RollbackOrigin, RollbackReport, RollbackState, Undone,
+    Rollback, RollbackCounts, RollbackOrigin, RollbackReport, RollbackState,
 };
 use cleveragents_store::plans::{self, TransitionDetails};
 use cleveragents_store::{decisions, plan_steps};
@@ -33,10 +33,9 @@ pub struct PlanRolledBack {
     /// Each path that was changed, with its part.
     pub paths: Vec<String>,
     /// The records that were undone, or are valid again.
-    pub undone: Undone,
+    pub undone: RollbackCounts,
 }
 
-/// A preview of a rollback.
 #[derive(Debug)]
 pub struct PlanRollbackPreview {
     /// The checkpoint that would be restored.
@@ -44,7 +43,7 @@ pub struct PlanRollbackPreview {
     /// Each path that would be changed, with its part.
     pub paths: Vec<String>,
     /// Steps, decisions and calls after it.
-    pub undone: Undone,
+    pub undone: RollbackCounts,
 }
 
 /// The direction of a rollback, for its error message.

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_without_instructions_is_no_strategy() {
+    fn a_definition_without_instructions_is_not_a_strategy() {
         assert!(strategy("- the tests pass").is_err());
         let steps =
             strategy("- run `a`\n- it is good\n- check `b`\n- run `c`").expect("a strategy");

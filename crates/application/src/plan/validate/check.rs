@@ -155,7 +155,6 @@ impl PlanCheck {
     }
 }
 
-/// The result of a check.
 #[derive(Debug, Clone)]
 pub(in crate::plan) struct CheckResult {
     pub(in crate::plan) name: String,

@@ -13,13 +13,12 @@ const BOUND: usize = 64 * 1024;
 pub struct FailedCheck {
     /// The name of the validation, or the criterion.
     pub validation: String,
-    /// Why it did not pass.
+    /// Reason of the failure.
     pub message: String,
     /// The command that ran; `None` for a review or a check that calls a tool.
     pub command: Option<String>,
     /// The exit code; `None` when a signal or the time limit ended it.
     pub exit_code: Option<i64>,
-    /// Its output.
     pub output: String,
 }
 

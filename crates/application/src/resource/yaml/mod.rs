@@ -72,7 +72,7 @@ struct Definition {
     #[serde(alias = "allowed_child_types", default)]
     #[schemars(with = "Vec<ChildForm>")]
     child_types: Vec<ChildEntry>,
-    /// How resources of this type are discovered.
+    /// Discovery of resources of this type.
     auto_discovery: Option<DiscoveryEntry>,
     #[serde(default)]
     equivalence: Vec<String>,
@@ -280,8 +280,8 @@ struct LongChild {
 
 impl<'de> Deserialize<'de> for ChildEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entry;
-        impl<'de> Visitor<'de> for Entry {
+        struct ChildEntryVisitor;
+        impl<'de> Visitor<'de> for ChildEntryVisitor {
             type Value = ChildEntry;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -303,7 +303,7 @@ impl<'de> Deserialize<'de> for ChildEntry {
                 }))
             }
         }
-        deserializer.deserialize_any(Entry)
+        deserializer.deserialize_any(ChildEntryVisitor)
     }
 }
 

@@ -125,7 +125,7 @@ fn defaults_are_single_values_of_their_type() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_have_a_position() {
     for (text, line, part) in [
         ("name: x\nhandlr: y\n", 2, "`handlr`"),
         ("name: x\nkind: magical\n", 2, "magical"),
@@ -177,7 +177,7 @@ fn aliases_cannot_bring_in_more_than_the_file_holds() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_the_schema_says_too() {
+fn the_schema_rejects_the_same_files() {
     for text in [
         "description: without a name\n",
         "name: local/x\nkidn: physical\n",

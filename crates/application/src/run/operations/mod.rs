@@ -57,10 +57,10 @@ pub struct RunInfo {
     /// The hash of the definition that it started with.
     pub config_hash: String,
     pub state: RunState,
-    /// Why it failed or waits.
+    /// Reason of a failure or a wait.
     pub error: Option<String>,
     pub error_code: Option<String>,
-    /// How many times it was started or resumed.
+    /// Number of starts and resumes.
     pub attempts: u64,
     pub started: Timestamp,
     pub updated: Timestamp,
@@ -232,7 +232,7 @@ pub struct ShowRun {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunDetails {
     pub run: RunInfo,
-    /// The process that works on it.
+    /// The process that executes the run.
     pub owner: Option<String>,
     /// The open questions while it waits, oldest first.
     pub questions: Vec<OpenQuestion>,
@@ -254,7 +254,7 @@ pub struct RunStep {
     pub update: Map<String, Value>,
     /// The node that ran next.
     pub next: Option<String>,
-    /// Why it failed, when the run continued with `on_error`.
+    /// Error message, if the run continued with `on_error`.
     pub error: Option<String>,
     pub duration_s: f64,
     pub usage: StepUsage,
@@ -275,7 +275,7 @@ pub struct StepUsage {
 impl RunStep {
     fn new(view: StepView, is_cost_known: bool) -> Self {
         let step = view.step;
-        let taken = step.taken;
+        let usage = step.usage;
         #[expect(
             clippy::cast_precision_loss,
             reason = "durations are far below 2^53 milliseconds"
@@ -290,11 +290,11 @@ impl RunStep {
             error: step.error,
             duration_s,
             usage: StepUsage {
-                tokens: taken.usage.input_tokens.0 + taken.usage.output_tokens.0,
-                cost_usd: (is_cost_known || taken.model_calls == 0)
-                    .then(|| taken.usage.cost_micro_usd.as_usd()),
-                model_calls: taken.model_calls,
-                tool_calls: taken.tool_calls,
+                tokens: usage.usage.input_tokens.0 + usage.usage.output_tokens.0,
+                cost_usd: (is_cost_known || usage.model_calls == 0)
+                    .then(|| usage.usage.cost_micro_usd.as_usd()),
+                model_calls: usage.model_calls,
+                tool_calls: usage.tool_calls,
             },
             stored: view.stored_at,
         }
@@ -421,7 +421,7 @@ impl Operation for ReplayRun {
     }
 }
 
-/// Cancels a run: at once when no process works on it, otherwise that process is asked to stop.
+/// Cancels a run. A run without a process is cancelled at once; otherwise its process receives a request to stop.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRun {

@@ -11,7 +11,7 @@ use crate::operation::{
 };
 use cleveragents_domain::identity::Permission;
 use cleveragents_domain::{Sequence, SessionId, SessionName, Version};
-use cleveragents_store::sessions::Expect;
+use cleveragents_store::sessions::ExpectedVersion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ impl Operation for RenameSession {
     fn run(self, context: &OperationContext) -> Result<RenamedSession, OperationError> {
         let name = parse_name(&self.name)?;
         let version = self.if_version.map(Version);
-        let expect = version.map_or(Expect::Any, Expect::Exactly);
+        let expect = version.map_or(ExpectedVersion::Any, ExpectedVersion::Exactly);
         let sessions = context.sessions();
         let session = sessions.rename(parse_id(&self.reference)?, name, expect)?;
         Ok(RenamedSession {

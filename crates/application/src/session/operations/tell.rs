@@ -159,7 +159,6 @@ impl TellSession {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnMode {
-    /// Streamed.
     Stream,
     /// Shown once it was complete.
     Whole,
@@ -213,7 +212,7 @@ pub struct TurnToolCall {
     /// The arguments as the model wrote them, usually JSON, without secrets.
     pub arguments: String,
     pub outcome: ToolCallStatus,
-    /// Why it failed or was refused.
+    /// Reason of a failure or refusal.
     pub reason: Option<String>,
     /// The stored record of the call.
     pub invocation: ToolInvocationId,

@@ -18,7 +18,7 @@ use super::context::{size, turn_size};
 use super::error::TurnError;
 use super::history::{self, PastTurn};
 use super::request::{TurnReport, TurnRequest};
-use super::service::{Running, StepCost, TurnService, storing};
+use super::service::{RunningTurn, StepCost, TurnService, storing};
 use crate::observer::{AgentEvent, NoObserver};
 
 /// The instructions for writing a summary.
@@ -54,7 +54,7 @@ impl RemainingMessages {
     /// Replaces what a summary covers by the summary.
     pub(super) fn new(
         past: Vec<PastTurn>,
-        running: &Running,
+        running: &RunningTurn,
         summary: Option<&ContextSummary>,
     ) -> Self {
         let present = running.steps.clone();
@@ -232,7 +232,7 @@ impl TurnService {
     pub(super) fn compact(
         &self,
         runner: &CallRunner<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
         base: &mut RequestBase,
         report: &mut TurnReport,
     ) -> Result<(), TurnError> {
@@ -295,7 +295,7 @@ impl TurnService {
     fn write_summary(
         &self,
         runner: &CallRunner<'_>,
-        running: &mut Running,
+        running: &mut RunningTurn,
         transcript: String,
         report: &mut TurnReport,
     ) -> Result<Option<(String, StepCost)>, TurnError> {

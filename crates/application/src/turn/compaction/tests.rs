@@ -141,7 +141,7 @@ fn long_results_are_shortened_and_the_oldest_texts_are_dropped() {
 
 proptest! {
     #[test]
-    fn what_stays_is_small_and_no_call_loses_its_result(
+    fn compacted_conversations_are_small_and_every_call_keeps_its_result(
         turns in prop::collection::vec((0..4_usize, 0..3_000_usize), 0..8),
         exchanges in 0..12_usize,
         bytes in 0..3_000_usize,

@@ -15,7 +15,7 @@ use cleveragents_domain::{
     DefinitionFault, DefinitionFileError, DefinitionKind, TreePath, ValidationMode, nearest,
 };
 use cleveragents_tools::ToolName;
-use cleveragents_tools::custom::{Header, Late, resolve};
+use cleveragents_tools::custom::{Header, UnresolvedValue, resolve};
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use serde_saphyr::Spanned;
 use super::definition::{
     CommandCheck, CommandLine, Keys, Validation, ValidationCheck, WrappedCheck,
 };
-use super::places;
+use super::placeholders;
 
 /// Default time limit of a command, and the maximum.
 const DEFAULT_SECONDS: f64 = 600.0;
@@ -64,10 +64,10 @@ struct ValidationEntry {
     command: Option<Spanned<CommandEntry>>,
     /// Time limit in seconds. Default: 600.
     #[schemars(with = "Option<f64>")]
-    timeout: Option<Late>,
+    timeout: Option<UnresolvedValue>,
     /// Whether it may use the network. Default: false.
     #[schemars(with = "Option<bool>")]
-    network: Option<Late>,
+    network: Option<UnresolvedValue>,
     /// Environment variables.
     #[schemars(with = "Option<BTreeMap<String, String>>")]
     environment: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
@@ -83,10 +83,10 @@ struct ValidationEntry {
     metrics: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
     /// Minimum values of the metrics.
     #[schemars(with = "Option<BTreeMap<String, f64>>")]
-    minimum: Option<BTreeMap<String, Late>>,
+    minimum: Option<BTreeMap<String, UnresolvedValue>>,
     /// Maximum values of the metrics.
     #[schemars(with = "Option<BTreeMap<String, f64>>")]
-    maximum: Option<BTreeMap<String, Late>>,
+    maximum: Option<BTreeMap<String, UnresolvedValue>>,
     /// A tool to call instead of a command; it must be read-only.
     #[schemars(with = "Option<String>")]
     wraps: Option<Spanned<String>>,
@@ -127,8 +127,8 @@ enum CommandForm {
 
 impl<'de> Deserialize<'de> for CommandEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
+        struct CommandEntryVisitor;
+        impl<'de> Visitor<'de> for CommandEntryVisitor {
             type Value = CommandEntry;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,7 +147,7 @@ impl<'de> Deserialize<'de> for CommandEntry {
                 Ok(CommandEntry::Words(words))
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(CommandEntryVisitor)
     }
 }
 
@@ -513,7 +513,7 @@ fn command_line(
             }
             match words.first().map(|program| program.trim()) {
                 None | Some("") => Err(empty()),
-                Some(program) if !places::names(program).is_empty() => Err(refused(
+                Some(program) if !placeholders::names(program).is_empty() => Err(refused(
                     "the program cannot be an argument",
                     "write the program, and use placeholders only after it",
                 )),
@@ -542,7 +542,7 @@ fn expression(mut text: Spanned<String>, expand: &Expand<'_>) -> Result<Regex, D
 }
 
 fn limits(
-    given: Option<BTreeMap<String, Late>>,
+    given: Option<BTreeMap<String, UnresolvedValue>>,
     metrics: &BTreeMap<String, Regex>,
     expand: &Expand<'_>,
 ) -> Result<BTreeMap<String, f64>, DefinitionFault> {

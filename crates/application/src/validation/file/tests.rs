@@ -59,8 +59,11 @@ fn every_field_is_read() {
     assert!(!format!("{read:?} {}", json!(read.summary())).contains("s3cret"));
     let words = "name: local/x\ndescription: 'd ${TOKEN}'\ncommand: [curl, '-HX: ${TOKEN}']\n";
     let words = validation(words).expect("it reads");
-    let told = format!("{words:?} {}", json!(words.summary()));
-    assert!(!told.contains("s3cret") && told.contains("curl"), "{told}");
+    let reported = format!("{words:?} {}", json!(words.summary()));
+    assert!(
+        !reported.contains("s3cret") && reported.contains("curl"),
+        "{reported}"
+    );
     let wraps = validation(WRAPS).expect("it reads");
     assert_eq!(wraps.mode, ValidationMode::Required);
     assert_eq!(wraps.places().into_iter().collect::<Vec<_>>(), ["word"]);
@@ -68,13 +71,13 @@ fn every_field_is_read() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
+fn errors_of_an_invalid_file_have_position_and_fix() {
     use Code::{InvalidValidation as Rule, MalformedValidation as Malformed};
     let head = "name: local/x\ndescription: d\n";
     let run = format!("{head}command: x\n");
     let wraps = format!("{head}wraps: builtin/dir-list\n");
     let mut wrong = Vec::new();
-    for (text, code, said, fix) in [
+    for (text, code, printed, fix) in [
         (
             String::new(),
             Malformed,
@@ -318,9 +321,9 @@ fn a_broken_file_is_told_what_is_wrong_where_and_what_to_do() {
     ] {
         let error = validation(&text).expect_err(&text);
         let (shown, hint) = (error.to_string(), error.hint().expect("a hint").neutral());
-        if !shown.starts_with(said) || error.code() != code || !hint.contains(fix) {
+        if !shown.starts_with(printed) || error.code() != code || !hint.contains(fix) {
             wrong.push(format!(
-                "{text}\n{:?} {shown}\n{hint}\nexpected {code:?} {said}, {fix}\n",
+                "{text}\n{:?} {shown}\n{hint}\nexpected {code:?} {printed}, {fix}\n",
                 error.code()
             ));
         }

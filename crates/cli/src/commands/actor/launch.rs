@@ -11,11 +11,11 @@ use cleveragents_application::{Operation, SafetySelection, read_context};
 use cleveragents_domain::{Code, DefinitionKind};
 use serde_json::{Map, Value, json};
 
-use super::watcher::Watcher;
+use super::watcher::RunWatcher;
 use crate::arguments::{ActorRun, RunResume};
 use crate::commands::definition::read_text_of;
 use crate::commands::session::read_text;
-use crate::commands::{cost_cell, observed, read_definition, write_file};
+use crate::commands::{cost_cell, interactive, read_definition, write_file};
 use crate::context::Context;
 use crate::output::{Cell, CommandError, Panel, Report};
 
@@ -161,7 +161,7 @@ fn object(text: Option<&str>, option: &str) -> Result<Map<String, Value>, Comman
 /// Shows a run while it runs, and its result.
 struct RunView<'a> {
     context: &'a Context,
-    watcher: Arc<Watcher>,
+    watcher: Arc<RunWatcher>,
     is_stream: bool,
     command: &'static str,
 }
@@ -170,14 +170,14 @@ impl<'a> RunView<'a> {
     fn new(context: &'a Context, is_stream: bool, command: &'static str) -> Self {
         Self {
             context,
-            watcher: Arc::new(Watcher::new(context, is_stream)),
+            watcher: Arc::new(RunWatcher::new(context, is_stream)),
             is_stream,
             command,
         }
     }
 
     fn call<O: Operation>(&self, request: O) -> Result<O::Response, CommandError> {
-        let result = observed::call(self.context, request, Arc::clone(&self.watcher) as _);
+        let result = interactive::call(self.context, request, Arc::clone(&self.watcher) as _);
         self.watcher.end();
         result
     }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::output::{visible_lines, write_err, write_out};
 
 /// Shows the events of a run on a terminal.
-pub(super) struct Watcher {
+pub(super) struct RunWatcher {
     /// Whether the answer is streamed.
     streams: bool,
     /// Whether steps and tool calls are printed to standard error.
@@ -22,7 +22,7 @@ pub(super) struct Watcher {
     caveats: Mutex<BTreeSet<String>>,
 }
 
-impl Watcher {
+impl RunWatcher {
     pub(super) fn new(context: &Context, is_stream: bool) -> Self {
         let printer = context.printer;
         let is_human = printer.format().is_human();
@@ -55,7 +55,7 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
+impl Observer for RunWatcher {
     fn event(&self, event: &AgentEvent) {
         match event {
             AgentEvent::NodeStarted { path, kind } => {

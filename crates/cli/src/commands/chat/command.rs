@@ -7,7 +7,7 @@ use cleveragents_domain::{Code, nearest};
 use crate::output::CommandError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum ChatCommand {
     Help,
     Exit,
     New(Option<String>),
@@ -29,7 +29,7 @@ pub(super) enum Command {
 /// A line of input: a chat command, or a message for the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChatInput {
-    Command(Command),
+    Command(ChatCommand),
     Question(String),
 }
 
@@ -103,26 +103,26 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
             .with_hint(format!("use `/{name}` alone")));
     }
     Ok(ChatInput::Command(match *name {
-        "exit" => Command::Exit,
-        "new" => Command::New(given),
-        "session" => Command::Session(given),
-        "model" => Command::Model(given),
-        "models" => Command::Models,
-        "tools" => Command::Tools,
-        "history" => Command::History(match given {
+        "exit" => ChatCommand::Exit,
+        "new" => ChatCommand::New(given),
+        "session" => ChatCommand::Session(given),
+        "model" => ChatCommand::Model(given),
+        "models" => ChatCommand::Models,
+        "tools" => ChatCommand::Tools,
+        "history" => ChatCommand::History(match given {
             None => HISTORY,
             Some(number) => number.parse().map_err(|_| {
                 CommandError::usage(format!("`{number}` is not a number of messages"))
                     .with_hint("use for example `/history 10`")
             })?,
         }),
-        "retry" => Command::Retry,
-        "resume" => Command::Resume,
-        "diff" => Command::Diff,
-        "undo" => Command::Undo,
+        "retry" => ChatCommand::Retry,
+        "resume" => ChatCommand::Resume,
+        "diff" => ChatCommand::Diff,
+        "undo" => ChatCommand::Undo,
         "apply" => match given.as_deref() {
-            None => Command::Apply { is_agreed: false },
-            Some("--yes" | "-y") => Command::Apply { is_agreed: true },
+            None => ChatCommand::Apply { is_agreed: false },
+            Some("--yes" | "-y") => ChatCommand::Apply { is_agreed: true },
             Some(other) => {
                 return Err(
                     CommandError::usage(format!("/apply has no option `{other}`"))
@@ -130,12 +130,12 @@ pub(super) fn parse(text: &str) -> Result<ChatInput, CommandError> {
                 );
             }
         },
-        "cost" => Command::Cost,
-        "save" => Command::Save(PathBuf::from(given.ok_or_else(|| {
+        "cost" => ChatCommand::Cost,
+        "save" => ChatCommand::Save(PathBuf::from(given.ok_or_else(|| {
             CommandError::usage("/save needs a file name").with_hint("use `/save FILE`")
         })?)),
-        "multi" => Command::Multi,
-        _ => Command::Help,
+        "multi" => ChatCommand::Multi,
+        _ => ChatCommand::Help,
     }))
 }
 
@@ -152,9 +152,9 @@ fn unknown(name: &str) -> CommandError {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMANDS, ChatInput, Command, parse};
+    use super::{COMMANDS, ChatCommand, ChatInput, parse};
 
-    fn command(text: &str) -> Command {
+    fn command(text: &str) -> ChatCommand {
         match parse(text).expect("understood") {
             ChatInput::Command(command) => command,
             ChatInput::Question(question) => panic!("a message: {question}"),
@@ -170,18 +170,21 @@ mod tests {
                 format!("/{name}")
             };
             let understood = command(&text);
-            assert_eq!(understood == Command::Help, name == "help", "{text}");
+            assert_eq!(understood == ChatCommand::Help, name == "help", "{text}");
         }
     }
 
     #[test]
     fn arguments_are_read() {
-        assert_eq!(command(" /History  3 "), Command::History(3));
+        assert_eq!(command(" /History  3 "), ChatCommand::History(3));
         assert_eq!(
             command("/new My plan"),
-            Command::New(Some("My plan".to_owned()))
+            ChatCommand::New(Some("My plan".to_owned()))
         );
-        assert_eq!(command("/apply --yes"), Command::Apply { is_agreed: true });
+        assert_eq!(
+            command("/apply --yes"),
+            ChatCommand::Apply { is_agreed: true }
+        );
         for wrong in ["/history many", "/apply now", "/save", "/diff x"] {
             assert_eq!(parse(wrong).expect_err(wrong).exit_code(), 2);
         }

@@ -16,7 +16,7 @@ const FENCE: &str = "```";
 /// The line that ends the input of `/multi`.
 pub(super) const END: &str = "/end";
 
-/// How the next message is read.
+/// Reading mode of the next message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Usual,
@@ -44,16 +44,16 @@ pub(super) fn is_complete(text: &str, reading: Reading) -> bool {
             .is_some_and(|line| line.trim() == END);
     }
     let mut is_open = false;
-    let mut goes_on = false;
+    let mut continues = false;
     for line in text.split('\n') {
-        goes_on = !is_open && line.ends_with('\\');
+        continues = !is_open && line.ends_with('\\');
         if is_open {
             is_open = line.trim() != FENCE;
         } else {
             is_open = opens_block(line);
         }
     }
-    !is_open && !goes_on
+    !is_open && !continues
 }
 
 fn opens_block(line: &str) -> bool {

@@ -4,11 +4,11 @@
 //! commands of the chat ([`command`]); most run the corresponding command of the program. A failed
 //! turn does not end the chat.
 
-mod act;
 mod command;
 mod editor;
 mod input;
 mod remote;
+mod run_command;
 mod screen;
 mod signals;
 
@@ -61,7 +61,7 @@ pub(crate) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
         sessions,
         session,
         name: None,
-        last: Last::default(),
+        last: LastExchange::default(),
         undo: None,
         failed: None,
         stopper,
@@ -80,7 +80,7 @@ pub(crate) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
     Ok(Report::written("chat", code))
 }
 
-/// Where messages come from.
+/// Source of messages.
 enum Source {
     Editor(Box<Editor>),
     Pipe(PipeReader),
@@ -97,7 +97,7 @@ enum Flow {
 
 /// Last message and answer.
 #[derive(Default)]
-struct Last {
+struct LastExchange {
     question: Option<String>,
     answer: Option<String>,
 }
@@ -110,7 +110,7 @@ struct Chat<'c> {
     session: Option<Session>,
     /// Name for the session that is not created yet.
     name: Option<SessionName>,
-    last: Last,
+    last: LastExchange,
     /// The sandbox and its checkpoint before the last turn that changed it, for `/undo`.
     undo: Option<(String, CheckpointNumber)>,
     /// Exit code of the last failure.
@@ -173,7 +173,7 @@ impl Chat<'_> {
             return Ok(Flow::Continue);
         }
         match command::parse(text)? {
-            command::ChatInput::Command(command) => self.act(command),
+            command::ChatInput::Command(command) => self.run_command(command),
             command::ChatInput::Question(question) => {
                 self.ask(Some(&question))?;
                 Ok(Flow::Continue)
@@ -187,7 +187,7 @@ impl Chat<'_> {
         let session = self.session_for(question)?;
         let before = self.checkpoints(&session);
         if question.is_some() {
-            self.last = Last {
+            self.last = LastExchange {
                 question: question.map(str::to_owned),
                 answer: None,
             };

@@ -12,14 +12,14 @@ use cleveragents_application::tool_operations::ListTools;
 use cleveragents_application::{FrontEnd, check_sendable};
 use cleveragents_domain::Code;
 
-use super::act::{help, no_message, saved};
-use super::command::{self, ChatInput, Command};
+use super::command::{self, ChatCommand, ChatInput};
 use super::editor::Editor;
 use super::input::{PipeReader, ReadOutcome, Reading};
+use super::run_command::{help, no_message, saved};
 use super::screen::Screen;
 use super::signals::Stopper;
 use super::{Flow, LONGEST_NAME, RECENT, Source};
-use crate::arguments::Chat as Arguments;
+use crate::arguments::RemoteChat as Arguments;
 use crate::commands::model::list_report as list_models;
 use crate::commands::session::{list_report, show_report};
 use crate::commands::tool::list_report as list_tools;
@@ -43,7 +43,7 @@ pub(super) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
     } else {
         Source::Pipe(PipeReader::new(context.settings.max_message_bytes()))
     };
-    let mut chat = Chat {
+    let mut chat = RemoteChat {
         context,
         session: None,
         name: None,
@@ -67,7 +67,7 @@ pub(super) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
     Ok(Report::written("chat", code))
 }
 
-struct Chat<'c> {
+struct RemoteChat<'c> {
     context: &'c Context,
     /// Session id; the session is created with the first message if none was given.
     session: Option<String>,
@@ -84,7 +84,7 @@ struct Chat<'c> {
     is_talk: bool,
 }
 
-impl Chat<'_> {
+impl RemoteChat<'_> {
     fn talk(&mut self, source: &mut Source) -> Result<(), CommandError> {
         let mut reading = Reading::Usual;
         let mut is_leaving = false;
@@ -136,7 +136,7 @@ impl Chat<'_> {
             return Ok(Flow::Continue);
         }
         match command::parse(text)? {
-            ChatInput::Command(command) => self.act(command),
+            ChatInput::Command(command) => self.run_command(command),
             ChatInput::Question(question) => {
                 self.ask(Some(question))?;
                 Ok(Flow::Continue)
@@ -144,18 +144,18 @@ impl Chat<'_> {
         }
     }
 
-    fn act(&mut self, command: Command) -> Result<Flow, CommandError> {
+    fn run_command(&mut self, command: ChatCommand) -> Result<Flow, CommandError> {
         let ok = |text: &str| Report::new("chat").ok(text);
         match command {
-            Command::Exit => return Ok(Flow::Leave),
-            Command::Multi => return Ok(Flow::Multi),
-            Command::Help => self.print(&help()),
-            Command::New(name) => {
+            ChatCommand::Exit => return Ok(Flow::Leave),
+            ChatCommand::Multi => return Ok(Flow::Multi),
+            ChatCommand::Help => self.print(&help()),
+            ChatCommand::New(name) => {
                 (self.session, self.name) = (None, name);
                 (self.question, self.answer) = (None, None);
                 self.print(&ok("The next message starts a new session"));
             }
-            Command::Session(Some(name)) if name == "list" => {
+            ChatCommand::Session(Some(name)) if name == "list" => {
                 let request = ListSessions {
                     limit: Some(20),
                     ..ListSessions::default()
@@ -163,41 +163,41 @@ impl Chat<'_> {
                 let report = list_report(self.context, request)?;
                 self.print(&report);
             }
-            Command::Session(Some(name)) => self.switch(&name)?,
-            Command::Session(None) | Command::Cost => {
+            ChatCommand::Session(Some(name)) => self.switch(&name)?,
+            ChatCommand::Session(None) | ChatCommand::Cost => {
                 let details = self.show(self.require_session()?, 0)?;
                 self.print(&show_report(details));
             }
-            Command::History(count) => {
+            ChatCommand::History(count) => {
                 let details = self.show(self.require_session()?, count)?;
                 self.print(&show_report(details));
             }
-            Command::Model(Some(name)) => {
+            ChatCommand::Model(Some(name)) => {
                 self.print(&ok(&format!("{name} answers from now on")));
                 self.options.actor = Some(name);
             }
-            Command::Model(None) => {
+            ChatCommand::Model(None) => {
                 let named = self.options.actor.as_deref();
                 let answers = named.unwrap_or("the actor of the session or the server's default");
                 self.print(&ok(&format!("{answers} answers")));
             }
-            Command::Models => {
+            ChatCommand::Models => {
                 let request = ListModels {
                     provider: None,
                     available: true,
                 };
                 self.print(&list_models(self.context, request)?);
             }
-            Command::Tools => self.print(&list_tools(self.context, ListTools::default())?),
-            Command::Retry => {
+            ChatCommand::Tools => self.print(&list_tools(self.context, ListTools::default())?),
+            ChatCommand::Retry => {
                 let question = self.question.clone().ok_or_else(no_message)?;
                 self.ask(Some(question))?;
             }
-            Command::Resume => self.ask(None)?,
-            Command::Save(file) => {
+            ChatCommand::Resume => self.ask(None)?,
+            ChatCommand::Save(file) => {
                 self.print(&saved(self.context, &file, self.answer.as_deref())?);
             }
-            Command::Diff | Command::Undo | Command::Apply { .. } => {
+            ChatCommand::Diff | ChatCommand::Undo | ChatCommand::Apply { .. } => {
                 return Err(
                     CommandError::new(Code::LocalOnly, "the sandbox is on the server")
                         .with_hint("run `agents sandbox` there, or use plans"),

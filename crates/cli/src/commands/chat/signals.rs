@@ -33,7 +33,7 @@ struct SignalTarget {
 }
 
 /// An operation that signals cancel until this guard is dropped.
-pub(super) struct Running {
+pub(super) struct RunningOperation {
     pub(super) cancel: Cancel,
     pub(super) stop: CancellationToken,
     shared: Arc<SignalTarget>,
@@ -62,8 +62,8 @@ impl Stopper {
     }
 
     /// Registers an operation that signals cancel.
-    pub(super) fn begin(&self) -> Running {
-        let running = Running {
+    pub(super) fn begin(&self) -> RunningOperation {
+        let running = RunningOperation {
             cancel: Cancel::new(),
             stop: CancellationToken::new(),
             shared: Arc::clone(&self.shared),
@@ -84,7 +84,7 @@ impl Drop for Stopper {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningOperation {
     fn drop(&mut self) {
         *self.shared.running() = None;
     }

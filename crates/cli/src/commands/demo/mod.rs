@@ -32,10 +32,10 @@ struct StepResult {
 }
 
 /// Runs a step and returns what was observed.
-type Step = fn(&Demo) -> Result<StepResult, CommandError>;
+type DemoStep = fn(&Demo) -> Result<StepResult, CommandError>;
 
 /// Steps in order.
-const STEPS: [Step; 11] = [
+const STEPS: [DemoStep; 11] = [
     shop::has_a_failing_test,
     turn::acts_through_tools,
     plan::creates_a_strategy,

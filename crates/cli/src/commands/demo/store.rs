@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Demo, StepResult, failure, violated};
 use crate::output::CommandError;
 
-/// Runs a closure on `count` threads that start run_concurrently, and collects the results.
+/// Runs a closure on `threads` threads that start at the same time, and collects the results.
 fn run_concurrently<T: Send + 'static>(
     threads: usize,
     work: impl Fn(usize) -> Result<T, CommandError> + Send + Sync + 'static,

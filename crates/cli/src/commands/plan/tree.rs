@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use cleveragents_application::TreeSummary;
 use cleveragents_application::plan_operations::{
-    DecisionFate, OutlineNode, ShowDecisionTree, TreeDrawing as DrawingLanguage, TreeForm,
+    DecisionStatus, OutlineNode, ShowDecisionTree, TreeDrawing as DrawingLanguage, TreeForm,
 };
 use cleveragents_domain::DecisionType;
 use serde_json::json;
@@ -91,33 +91,33 @@ fn plain(outline: &[OutlineNode]) -> String {
 /// Lines of the drawing, at most `columns` wide.
 fn lines(outline: &[OutlineNode], columns: usize) -> Vec<Vec<Cell>> {
     // For each level, whether its vertical line continues below.
-    let mut goes_on: Vec<bool> = Vec::new();
+    let mut continues: Vec<bool> = Vec::new();
     outline
         .iter()
         .map(|node| {
-            goes_on.truncate(node.depth);
-            let trunk = trunk(&goes_on, node);
-            goes_on.push(!node.is_last);
+            continues.truncate(node.depth);
+            let trunk = trunk(&continues, node);
+            continues.push(!node.is_last);
             line(trunk, node, columns)
         })
         .collect()
 }
 
 /// Vertical and horizontal lines before a decision.
-fn trunk(goes_on: &[bool], node: &OutlineNode) -> String {
+fn trunk(continues: &[bool], node: &OutlineNode) -> String {
     if node.depth == 0 {
         return String::new();
     }
     // The root has no line.
-    let levels = goes_on.get(1..).unwrap_or_default();
+    let levels = continues.get(1..).unwrap_or_default();
     let skipped = levels.len().saturating_sub(LEVELS);
     let mut text = String::with_capacity(3 * LEVELS + 12);
     if skipped > 0 {
         // Writing to a string does not fail.
         let _ = write!(text, "+{skipped} ");
     }
-    for goes_on in &levels[skipped..] {
-        text.push_str(if *goes_on { "│  " } else { "   " });
+    for continues in &levels[skipped..] {
+        text.push_str(if *continues { "│  " } else { "   " });
     }
     text.push_str(if node.is_last { "└─ " } else { "├─ " });
     text
@@ -125,28 +125,30 @@ fn trunk(goes_on: &[bool], node: &OutlineNode) -> String {
 
 fn line(trunk: String, node: &OutlineNode, columns: usize) -> Vec<Cell> {
     let kind = node.kind.as_str();
-    let fate = node.fate.map(|fate| match fate {
-        DecisionFate::Superseded => " [superseded]",
-        DecisionFate::TakenBack => " [rolled back]",
+    let status = node.status.map(|status| match status {
+        DecisionStatus::Superseded => " [superseded]",
+        DecisionStatus::RolledBack => " [rolled back]",
     });
-    let sure = node.confidence.map(|sure| format!(" {sure:.2}"));
+    let confidence = node
+        .confidence
+        .map(|confidence| format!(" {confidence:.2}"));
     let deeper = (node.left_out > 0).then(|| format!(" +{} deeper", node.left_out));
     let id = format!(" {}", node.short_id);
-    let facts = [fate, sure.as_deref(), deeper.as_deref()];
+    let facts = [status, confidence.as_deref(), deeper.as_deref()];
     let facts: usize = facts.into_iter().flatten().map(width).sum();
     let used = width(&trunk) + kind.len() + 1 + facts + id.len();
     let room = columns.saturating_sub(used).max(LEAST_TEXT);
     let text = one_line(&node.description);
     let text = truncate(&visible(&text), room).into_owned();
-    let is_over = node.fate.is_some();
+    let is_over = node.status.is_some();
     let mut cells = vec![Cell::Muted(trunk), toned(node.kind, is_over)];
     cells.push(if is_over {
         Cell::Muted(format!(" {text}"))
     } else {
         Cell::Text(format!(" {text}"))
     });
-    cells.extend(sure.map(|sure| confidence_cell(node.confidence, sure)));
-    cells.extend(fate.map(|fate| Cell::Warn(fate.to_owned())));
+    cells.extend(confidence.map(|confidence| confidence_cell(node.confidence, confidence)));
+    cells.extend(status.map(|status| Cell::Warn(status.to_owned())));
     cells.extend(deeper.map(Cell::Muted));
     cells.push(Cell::Muted(id));
     cells
@@ -158,8 +160,8 @@ fn one_line(text: &str) -> String {
 
 fn confidence_cell(confidence: Option<f64>, text: String) -> Cell {
     match confidence {
-        Some(sure) if sure >= 0.8 => Cell::Good(text),
-        Some(sure) if sure < 0.5 => Cell::Bad(text),
+        Some(confidence) if confidence >= 0.8 => Cell::Good(text),
+        Some(confidence) if confidence < 0.5 => Cell::Bad(text),
         _ => Cell::Warn(text),
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn run(
         context,
         plan: last.plan_id.to_string(),
         position: last.summary.last_position.unwrap_or_default(),
-        is_idle_said: false,
+        is_idle_reported: false,
     };
     let mut stage = String::new();
     let mut failures = 0;
@@ -66,7 +66,7 @@ struct Watch<'a> {
     context: &'a Context,
     plan: String,
     position: Position,
-    is_idle_said: bool,
+    is_idle_reported: bool,
 }
 
 impl Watch<'_> {
@@ -86,8 +86,8 @@ impl Watch<'_> {
         };
         self.show_log()?;
         let stage = running["stage"].as_str().unwrap_or_default().to_owned();
-        if running["is_idle"] == true && !self.is_idle_said {
-            self.is_idle_said = true;
+        if running["is_idle"] == true && !self.is_idle_reported {
+            self.is_idle_reported = true;
             let plan = &self.plan;
             self.print_line(&format!("no process runs plan {plan} now; it is {stage}"));
         }

@@ -2,7 +2,7 @@
 
 use cleveragents_application::{ApplyRequest, ApplyResult, SandboxError, SandboxService};
 use cleveragents_sandbox::apply::Conflict;
-use cleveragents_sandbox::{Error, Landing, SCRIPT};
+use cleveragents_sandbox::{BranchUpdate, Error, SCRIPT};
 use serde_json::json;
 
 use super::open;
@@ -24,8 +24,8 @@ pub(super) fn run(
     let name = sandbox.view.sandbox.name.clone();
     let request = ApplyRequest {
         landing: match arguments.form {
-            ApplyAs::Commit => Landing::Commit,
-            ApplyAs::Merge => Landing::Merge,
+            ApplyAs::Commit => BranchUpdate::Commit,
+            ApplyAs::Merge => BranchUpdate::Merge,
         },
         message: arguments.message.clone(),
         keeps_files: false,

@@ -87,7 +87,6 @@ fn recovery_message(done: &RecoveredOperation) -> String {
     }
 }
 
-/// JSON of a change.
 fn change_json(alias: &str, change: &Change) -> Value {
     json!({
         "part": alias,

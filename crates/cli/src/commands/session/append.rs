@@ -155,7 +155,7 @@ fn stream(context: &Context, reference: &str, path: &Path, role: &str) -> Result
     Ok(())
 }
 
-/// Where the messages of a stream are stored.
+/// Destination of the messages of a stream.
 enum Sink<'a> {
     Here(SessionService, SessionId),
     Server(&'a Context, String),

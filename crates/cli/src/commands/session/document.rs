@@ -12,7 +12,7 @@ use cleveragents_domain::Code;
 
 use crate::arguments::{ExportDocument, SessionExport, SessionImport};
 use crate::context::Context;
-use crate::output::{Care, Cell, CommandError, Panel, Report, Target, path_text};
+use crate::output::{Cell, CommandError, Panel, Report, Target, WriteMode, path_text};
 
 pub(super) fn export(
     context: &Context,
@@ -28,9 +28,9 @@ pub(super) fn export(
     let target = path.map(|path| Target {
         path,
         care: if arguments.force {
-            Care::Replaced
+            WriteMode::Replaced
         } else {
-            Care::New
+            WriteMode::New
         },
     });
     let Some(target) = target else {

@@ -104,7 +104,7 @@ fn each_level_beats_the_ones_below_it() {
 }
 
 #[test]
-fn the_strongest_level_that_says_something_wins() {
+fn the_strongest_level_with_a_value_wins() {
     let winner = |global, project, variable| {
         let world = World::new(global, project).with("CLEVERAGENTS_FORMAT", variable);
         world
@@ -208,7 +208,7 @@ fn a_cloned_repository_cannot_redirect_the_database() {
 }
 
 #[test]
-fn what_programs_read_has_the_chain_and_no_password() {
+fn json_output_has_the_chain_and_no_password() {
     let world = World::new("core.database-url = \"postgres://me:old@db/x\"", "")
         .with("CLEVERAGENTS_DATABASE_URL", "postgres://me:new@db/x");
     let configuration = world.load(Flags::none()).expect("legal");

@@ -16,7 +16,7 @@ const NARROWEST: usize = 20;
 pub(super) fn block(canvas: Canvas, text: &str, number: Option<u64>) -> String {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut pen = Pen {
+    let mut pen = MarkdownWriter {
         canvas,
         out: String::new(),
         spans: Vec::new(),
@@ -60,7 +60,7 @@ struct Margin {
     columns: usize,
 }
 
-struct Pen {
+struct MarkdownWriter {
     canvas: Canvas,
     out: String,
     spans: Vec<Span>,
@@ -76,7 +76,7 @@ struct Pen {
     needs_gap: bool,
 }
 
-impl Pen {
+impl MarkdownWriter {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),

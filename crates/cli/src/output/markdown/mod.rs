@@ -31,24 +31,24 @@ pub(crate) struct Markdown {
     line: String,
     /// The complete lines of the incomplete block.
     block: String,
-    kind: Kind,
+    kind: BlockKind,
     /// Whether a blank line followed the last line of the block.
     is_apart: bool,
     /// The number of the next item, in a numbered list.
     number: Option<u64>,
     /// Whether a blank line separates the next block from the previous output.
-    gap: Gap,
+    gap: BlockGap,
 }
 
 /// Kind of the incomplete block.
-enum Kind {
+enum BlockKind {
     Text,
     Item,
     Code(Fence, Highlighter),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Gap {
+enum BlockGap {
     /// Nothing was drawn yet.
     First,
     /// The previous item belongs to the same list.
@@ -62,10 +62,10 @@ impl Markdown {
             canvas: Canvas { paint, width },
             line: String::new(),
             block: String::new(),
-            kind: Kind::Text,
+            kind: BlockKind::Text,
             is_apart: false,
             number: None,
-            gap: Gap::First,
+            gap: BlockGap::First,
         }
     }
 
@@ -89,7 +89,7 @@ impl Markdown {
             let line = std::mem::take(&mut self.line);
             self.take(&line, &mut out);
         }
-        if let Kind::Code(fence, _) = &self.kind {
+        if let BlockKind::Code(fence, _) = &self.kind {
             // The text ended inside the code; the following text is not code.
             let end = fence.end();
             self.code_mark(&end, &mut out);
@@ -124,11 +124,11 @@ impl Markdown {
     }
 
     fn take(&mut self, line: &str, out: &mut String) {
-        if let Kind::Code(fence, highlighter) = &mut self.kind {
+        if let BlockKind::Code(fence, highlighter) = &mut self.kind {
             if fence.is_closed_by(line) {
                 let end = fence.end();
                 self.code_mark(&end, out);
-                self.kind = Kind::Text;
+                self.kind = BlockKind::Text;
             } else {
                 let inner = fence.inside(line);
                 out.push_str(&highlighter.line(self.canvas.paint, inner));
@@ -137,7 +137,7 @@ impl Markdown {
             return;
         }
         if line.trim().is_empty() {
-            if matches!(self.kind, Kind::Item) {
+            if matches!(self.kind, BlockKind::Item) {
                 // The next line shows whether the item continues.
                 self.block.push('\n');
                 self.is_apart = true;
@@ -146,7 +146,7 @@ impl Markdown {
             }
             return;
         }
-        if matches!(self.kind, Kind::Item) && self.continues_item(line) {
+        if matches!(self.kind, BlockKind::Item) && self.continues_item(line) {
             self.is_apart = false;
             self.add(line);
             return;
@@ -157,12 +157,16 @@ impl Markdown {
         } else if let Some(marker) = list_marker(line).filter(|marker| self.may_start_item(marker))
         {
             let is_apart = self.is_apart;
-            let was_item = matches!(self.kind, Kind::Item);
+            let was_item = matches!(self.kind, BlockKind::Item);
             self.flush(out);
             if was_item {
-                self.gap = if is_apart { Gap::Blank } else { Gap::None };
+                self.gap = if is_apart {
+                    BlockGap::Blank
+                } else {
+                    BlockGap::None
+                };
             }
-            self.kind = Kind::Item;
+            self.kind = BlockKind::Item;
             // A list whose items all have `1.` is numbered as well.
             let next = self.number.filter(|_| was_item);
             self.number = marker
@@ -198,7 +202,7 @@ impl Markdown {
     /// Whether an item may begin here: only `1.` may interrupt a paragraph, other numbers belong to its
     /// text.
     fn may_start_item(&self, marker: &Marker) -> bool {
-        matches!(self.kind, Kind::Item)
+        matches!(self.kind, BlockKind::Item)
             || self.block.is_empty()
             || marker.number.is_none_or(|n| n == 1)
     }
@@ -208,7 +212,7 @@ impl Markdown {
         let begin = fence.begin();
         self.code_mark(&begin, out);
         let highlighter = Highlighter::new(fence.language());
-        self.kind = Kind::Code(fence, highlighter);
+        self.kind = BlockKind::Code(fence, highlighter);
     }
 
     fn code_mark(&self, mark: &str, out: &mut String) {
@@ -218,19 +222,19 @@ impl Markdown {
     }
 
     fn separate_block(&mut self, out: &mut String) {
-        if self.gap == Gap::Blank {
+        if self.gap == BlockGap::Blank {
             out.push('\n');
         }
-        self.gap = Gap::Blank;
+        self.gap = BlockGap::Blank;
     }
 
     /// Draws the collected block.
     fn flush(&mut self, out: &mut String) {
         let block = std::mem::take(&mut self.block);
         self.is_apart = false;
-        let was_item = matches!(self.kind, Kind::Item);
+        let was_item = matches!(self.kind, BlockKind::Item);
         let number = self.number.take().filter(|_| was_item);
-        self.kind = Kind::Text;
+        self.kind = BlockKind::Text;
         if block.trim().is_empty() {
             return;
         }

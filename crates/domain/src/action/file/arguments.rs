@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 
 use super::super::argument::{self, ActionArgument, ActionArgumentType};
 use super::super::template;
-use super::{Reading, rule};
+use super::{FileParser, rule};
 use crate::DefinitionFault;
 
 #[derive(Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ pub(super) struct ArgumentEntry {
     pattern: Option<Spanned<String>>,
 }
 
-impl Reading<'_> {
+impl FileParser<'_> {
     pub(super) fn argument(
         &self,
         entry: &ArgumentEntry,

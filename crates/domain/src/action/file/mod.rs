@@ -41,7 +41,6 @@ struct ActionFile {
     /// Short description, one sentence. `{name}` is the placeholder of an argument, `{{` a brace.
     #[schemars(with = "String")]
     description: Spanned<String>,
-    /// Long description.
     #[schemars(with = "Option<String>")]
     long_description: Option<Spanned<String>>,
     /// Criteria for a plan to be done, each verifiable, one per line.
@@ -102,7 +101,7 @@ fn with_quotes(text: &str, fault: Fault) -> Fault {
 }
 
 /// Parser state of a file.
-struct Reading<'r> {
+struct FileParser<'r> {
     text: &'r str,
     variables: Variables<'r>,
 }
@@ -115,7 +114,7 @@ fn rule<T>(
     DefinitionFault::Rule(Fault::at(place, message).fixed_by(fix))
 }
 
-impl Reading<'_> {
+impl FileParser<'_> {
     /// A text with its variables replaced, without the space around it.
     fn plain(&self, written: &Spanned<String>) -> Result<String, DefinitionFault> {
         self.expanded(written, self.variables)
@@ -388,7 +387,7 @@ impl Action {
         let version = file.cleveragents.as_ref();
         yaml::check_version(version.and_then(|header| header.version.as_ref()))
             .map_err(DefinitionFault::Malformed)?;
-        Reading { text, variables }.action(&file)
+        FileParser { text, variables }.action(&file)
     }
 
     /// JSON schema of action files.

@@ -26,7 +26,7 @@ const MOST_UNIONS: usize = 16;
 
 /// The parameters of a tool in a form that the provider accepts: always an object at the top.
 pub(super) fn tool_parameters(protocol: Protocol, schema: &Value) -> Value {
-    let lowering = Lowering {
+    let lowering = SchemaLowering {
         protocol,
         root: schema,
     };
@@ -79,7 +79,7 @@ pub(super) struct AnswerFormat {
 pub(super) fn answer_format(target: &Target, request: &ChatRequest) -> Option<AnswerFormat> {
     let wanted = request.response_schema.as_ref()?;
     let is_combined = !request.tools.is_empty();
-    let lowering = Lowering {
+    let lowering = SchemaLowering {
         protocol: target.protocol,
         root: &wanted.schema,
     };
@@ -99,7 +99,7 @@ pub(super) fn answer_format(target: &Target, request: &ChatRequest) -> Option<An
             if !binds_answers(target.name.model()) {
                 return None;
             }
-            let mut closing = Closing::new(Optional::LeftOut);
+            let mut closing = ClosedSchema::new(OptionalProperty::LeftOut);
             let closed = closing.close(lowered)?;
             let fits = closing.optional <= MOST_OPTIONAL && closing.unions <= MOST_UNIONS;
             fits.then_some(closed)
@@ -131,7 +131,7 @@ fn strict_or_loose(
 ) -> Option<AnswerFormat> {
     let closed = wanted
         .strict
-        .then(|| Closing::new(Optional::Null).close(lowered.clone()))
+        .then(|| ClosedSchema::new(OptionalProperty::Null).close(lowered.clone()))
         .flatten()
         .filter(fits_strict_mode);
     match closed {
@@ -177,12 +177,12 @@ fn binds_answers(model: &str) -> bool {
 }
 
 /// Lowers a schema to the keywords that every provider supports.
-struct Lowering<'a> {
+struct SchemaLowering<'a> {
     protocol: Protocol,
     root: &'a Value,
 }
 
-impl<'a> Lowering<'a> {
+impl<'a> SchemaLowering<'a> {
     /// Returns a schema without references and without keywords that some provider rejects. `path` holds the references
     /// that are being followed; a recursive reference allows any value from there on.
     fn node(&self, schema: &'a Value, path: &mut Vec<&'a str>) -> Map<String, Value> {
@@ -438,7 +438,7 @@ fn merge(out: &mut Map<String, Value>, part: Map<String, Value>) {
 
 /// Representation of an optional property where every object is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Optional {
+enum OptionalProperty {
     /// It is omitted from `required`.
     LeftOut,
     /// It is required and may be null.
@@ -446,14 +446,14 @@ enum Optional {
 }
 
 /// Closes every object of a lowered schema and removes the bounds.
-struct Closing {
-    optional_is: Optional,
+struct ClosedSchema {
+    optional_is: OptionalProperty,
     optional: usize,
     unions: usize,
 }
 
-impl Closing {
-    fn new(optional_is: Optional) -> Self {
+impl ClosedSchema {
+    fn new(optional_is: OptionalProperty) -> Self {
         Self {
             optional_is,
             optional: 0,
@@ -517,15 +517,15 @@ impl Closing {
             _ => Vec::new(),
         };
         let names: Vec<String> = match self.optional_is {
-            Optional::Null => properties.keys().cloned().collect(),
-            Optional::LeftOut => required.clone(),
+            OptionalProperty::Null => properties.keys().cloned().collect(),
+            OptionalProperty::LeftOut => required.clone(),
         };
         let mut closed = Map::new();
         for (name, schema) in properties {
             let is_optional = !required.contains(&name);
             self.optional += usize::from(is_optional);
             let schema = self.close(schema)?;
-            let schema = if is_optional && self.optional_is == Optional::Null {
+            let schema = if is_optional && self.optional_is == OptionalProperty::Null {
                 nullable(schema)
             } else {
                 schema
@@ -541,7 +541,7 @@ impl Closing {
     /// Converts a list of types to `anyOf`, which Anthropic requires.
     fn spread_types(&mut self, mut node: Map<String, Value>) -> Value {
         let is_list = matches!(node.get("type"), Some(Value::Array(_)));
-        if !is_list || self.optional_is == Optional::Null {
+        if !is_list || self.optional_is == OptionalProperty::Null {
             return Value::Object(node);
         }
         self.unions += 1;

@@ -1,15 +1,15 @@
 use serde_json::{Value, json};
 
-use super::{Closing, Lowering, Optional, drop_optional_nulls, tool_parameters};
+use super::{ClosedSchema, OptionalProperty, SchemaLowering, drop_optional_nulls, tool_parameters};
 use crate::wire::Protocol;
 
-fn closed(schema: &Value, optional: Optional) -> Option<Value> {
-    let lowering = Lowering {
+fn closed(schema: &Value, optional: OptionalProperty) -> Option<Value> {
+    let lowering = SchemaLowering {
         protocol: Protocol::OpenaiChat,
         root: schema,
     };
     let lowered = lowering.node(schema, &mut Vec::new());
-    Closing::new(optional).close(lowered.into())
+    ClosedSchema::new(optional).close(lowered.into())
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn an_answer_is_closed_without_bounds_and_optional_properties_may_be_null() {
             }},
         },
     });
-    let mut strict = closed(&schema, Optional::Null).expect("it can be closed");
+    let mut strict = closed(&schema, OptionalProperty::Null).expect("it can be closed");
     // The order of properties is that of the map.
     if let Some(required) = strict["required"].as_array_mut() {
         required.sort_by_key(ToString::to_string);
@@ -46,7 +46,7 @@ fn an_answer_is_closed_without_bounds_and_optional_properties_may_be_null() {
             },
         })
     );
-    let left_out = closed(&schema, Optional::LeftOut).expect("it can be closed");
+    let left_out = closed(&schema, OptionalProperty::LeftOut).expect("it can be closed");
     assert_eq!(left_out["required"], json!(["summary"]));
     assert_eq!(
         left_out["properties"]["risk"],
@@ -68,8 +68,8 @@ fn an_answer_with_any_properties_cannot_be_closed() {
         json!({"type": "object", "properties": {"all": {"type": "object", "additionalProperties": {"type": "string"}}}}),
         json!({"type": "object", "properties": {"any": {}}}),
     ] {
-        assert_eq!(closed(&schema, Optional::Null), None, "{schema}");
-        assert_eq!(closed(&schema, Optional::LeftOut), None, "{schema}");
+        assert_eq!(closed(&schema, OptionalProperty::Null), None, "{schema}");
+        assert_eq!(closed(&schema, OptionalProperty::LeftOut), None, "{schema}");
     }
 }
 

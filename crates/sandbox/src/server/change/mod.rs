@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::session::{Access, Number, Session, lost};
+use super::session::{Access, Session, TransactionNumber, lost};
 use super::{Connection, Script, Servers, StatementRun};
 use crate::error::Error;
 use crate::kill_points;
@@ -19,7 +19,7 @@ pub(crate) struct ServerChange {
     /// Identity of the database, so that another one behind the same address is not asked.
     identity: String,
     /// `None` until the script has run.
-    number: Option<Number>,
+    number: Option<TransactionNumber>,
     #[serde(skip)]
     script: Option<Script>,
     #[serde(skip)]

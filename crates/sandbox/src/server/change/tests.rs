@@ -46,7 +46,7 @@ fn rows(database: &TestDatabase) -> u64 {
 }
 
 #[test]
-fn a_commit_is_told_by_the_server() {
+fn the_server_confirms_the_commit() {
     let Some((database, mut change)) = prepared() else {
         return;
     };
@@ -107,7 +107,7 @@ fn another_database_behind_the_address_is_not_asked() {
 }
 
 #[test]
-fn a_number_that_the_server_does_not_know_is_no_answer() {
+fn a_number_that_the_server_does_not_know_is_not_an_answer() {
     let Some((_database, change)) = prepared() else {
         return;
     };
@@ -118,7 +118,7 @@ fn a_number_that_the_server_does_not_know_is_no_answer() {
 }
 
 #[test]
-fn what_is_stored_names_neither_address_nor_statement() {
+fn stored_errors_contain_no_address_or_statement() {
     let Some((_database, mut change)) = prepared() else {
         return;
     };

@@ -21,7 +21,7 @@ pub(super) struct Scanner<'a> {
 
 /// Position of the scanner in a statement.
 #[derive(Default)]
-struct Place {
+struct ScanPosition {
     parentheses: usize,
     /// Its first words, as far as they show whether it creates a function.
     words: Vec<String>,
@@ -29,7 +29,7 @@ struct Place {
     bodies: usize,
 }
 
-impl Place {
+impl ScanPosition {
     fn makes_function(&self) -> bool {
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         matches!(
@@ -79,7 +79,7 @@ impl<'a> Scanner<'a> {
 
     /// Start and end of the next statement, and whether a semicolon follows. `None` at the end.
     pub(super) fn next_statement(&mut self) -> Result<Option<(usize, usize, bool)>, Error> {
-        let mut place = Place::default();
+        let mut place = ScanPosition::default();
         let mut range: Option<(usize, usize)> = None;
         loop {
             self.skip_blank()?;
@@ -147,7 +147,7 @@ impl<'a> Scanner<'a> {
         Ok(character)
     }
 
-    fn token(&mut self, byte: u8, place: &mut Place) -> Result<(), Error> {
+    fn token(&mut self, byte: u8, place: &mut ScanPosition) -> Result<(), Error> {
         match byte {
             b'\'' => self.quoted('\'', false),
             b'"' => self.quoted('"', false),

@@ -75,7 +75,7 @@ fn lines_are_those_of_the_first_word() {
 }
 
 #[test]
-fn what_ends_a_transaction_is_refused_however_it_is_dressed() {
+fn statements_that_end_a_transaction_are_refused_in_any_form() {
     for sql in [
         "commit",
         "COMMIT;",
@@ -110,7 +110,7 @@ fn what_ends_a_transaction_is_refused_however_it_is_dressed() {
 }
 
 #[test]
-fn what_cannot_be_in_a_transaction_is_refused() {
+fn statements_outside_transactions_are_refused() {
     for sql in [
         "vacuum",
         "copy t from stdin",

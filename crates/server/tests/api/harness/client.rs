@@ -186,7 +186,7 @@ pub(crate) struct Stream {
 
 /// A server-sent event.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Sent {
+pub(crate) struct ReceivedEvent {
     pub(crate) id: Option<u64>,
     pub(crate) event: Option<String>,
     pub(crate) data: Option<Value>,
@@ -262,11 +262,11 @@ impl Stream {
     }
 
     /// The next block of server-sent events, `None` at the end.
-    pub(crate) fn block(&mut self) -> Option<Sent> {
+    pub(crate) fn block(&mut self) -> Option<ReceivedEvent> {
         // The server sends each block in its own chunk.
         let chunk = String::from_utf8(self.chunk()?).expect("UTF-8");
         assert!(chunk.ends_with("\n\n"), "{chunk:?} is not one block");
-        let mut sent = Sent::default();
+        let mut sent = ReceivedEvent::default();
         for line in chunk.lines() {
             match line.split_once(": ") {
                 Some(("id", id)) => sent.id = Some(id.parse().expect("a position")),
@@ -281,7 +281,7 @@ impl Stream {
     }
 
     /// The next event, skipping keep-alives; `None` at the end.
-    pub(crate) fn event(&mut self) -> Option<Sent> {
+    pub(crate) fn event(&mut self) -> Option<ReceivedEvent> {
         // Keep-alives never end.
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {

@@ -13,7 +13,7 @@ use crate::provider::Provider;
 
 /// The runtime of agents, observed by tests.
 #[derive(Default)]
-pub(crate) struct Double {
+pub(crate) struct TestRuntime {
     pub(crate) provider: Provider,
     /// The callers that ran agents.
     pub(crate) runtimes: Mutex<Vec<String>>,
@@ -23,9 +23,9 @@ pub(crate) struct Double {
     changed: Condvar,
 }
 
-impl Double {
+impl TestRuntime {
     /// Releases everything that is held.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release(&self) {
         self.provider.release();
         *self.is_released.lock().expect("not poisoned") = true;
         self.changed.notify_all();
@@ -40,7 +40,11 @@ impl Double {
 }
 
 /// The operations of a test's database.
-pub(crate) fn application(engine: Arc<Engine>, double: &Arc<Double>, home: &Path) -> Application {
+pub(crate) fn application(
+    engine: Arc<Engine>,
+    double: &Arc<TestRuntime>,
+    home: &Path,
+) -> Application {
     let (runs, folder) = (Arc::clone(double), home.to_owned());
     let runtime = move |request: &RuntimeRequest<'_>| {
         let who = request.caller.identity().to_owned();

@@ -5,5 +5,5 @@ mod double;
 mod server;
 
 pub(crate) use client::{Answer, Client, Stream};
-pub(crate) use double::{Double, application};
+pub(crate) use double::{TestRuntime, application};
 pub(crate) use server::{Server, options, plan_request, wait_until};

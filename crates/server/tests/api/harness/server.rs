@@ -17,7 +17,7 @@ use cleveragents_testkit::TestDatabase;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Client, Double, application};
+use super::{Client, TestRuntime, application};
 use crate::provider::MODEL;
 
 /// A running server. Stops when it is dropped.
@@ -25,7 +25,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) engine: Arc<Engine>,
     pub(crate) database: TestDatabase,
-    pub(crate) double: Arc<Double>,
+    pub(crate) double: Arc<TestRuntime>,
     /// The home of the server, and the resource that [`Self::offer_plans`] registers.
     folder: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
@@ -57,12 +57,12 @@ impl Server {
     /// A server on a database.
     pub(crate) fn on(database: TestDatabase, change: impl FnOnce(&mut Options)) -> Self {
         let engine = database.open();
-        let double = Arc::new(Double::default());
+        let double = Arc::new(TestRuntime::default());
         let folder = tempfile::tempdir().expect("a folder");
         let application = application(Arc::clone(&engine), &double, folder.path());
         let mut options = options();
         change(&mut options);
-        let (tell, told) = mpsc::channel();
+        let (tell, reported) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -76,12 +76,12 @@ impl Server {
                 |address| tell.send(address).expect("the test waits"),
                 async {
                     // A message and a dropped sender both stop the server.
-                    let _told = stopped.await;
+                    let _sent = stopped.await;
                 },
             );
             runtime.block_on(serving).expect("the server listens");
         });
-        let address = told.recv().expect("the server listens");
+        let address = reported.recv().expect("the server listens");
         Self {
             address,
             engine,

@@ -176,10 +176,10 @@ fn stop_sequences(body: &Value) -> CheckResult {
         "stop_sequences: Input should be a valid list".to_owned()
     })?;
     for sequence in list(body, "stop_sequences") {
-        let is_said = sequence
+        let has_text = sequence
             .as_str()
             .is_some_and(|text| !text.trim().is_empty());
-        ensure(is_said, || {
+        ensure(has_text, || {
             "stop_sequences: each stop sequence must contain non-whitespace".to_owned()
         })?;
     }
@@ -495,8 +495,8 @@ fn conversation(body: &Value, model: &str) -> CheckResult {
         ensure(matches!(role, "user" | "assistant"), || {
             format!("messages.{index}.role: Input should be 'user' or 'assistant'")
         })?;
-        if let Some(said) = message["content"].as_str() {
-            ensure(!said.trim().is_empty(), || {
+        if let Some(reported) = message["content"].as_str() {
+            ensure(!reported.trim().is_empty(), || {
                 format!("messages.{index}: all messages must have non-empty content")
             })?;
         }
@@ -606,15 +606,16 @@ fn last_answer(body: &Value, messages: &[Value], model: &str) -> CheckResult {
     })?;
     // "Prefill Claude's response": no whitespace at the end.
     let last = messages.last().filter(|_| ends_with_answer);
-    let said = last.and_then(|last| {
+    let reported = last.and_then(|last| {
         let block = list(last, "content").last();
         last["content"]
             .as_str()
             .or_else(|| block?.get("text")?.as_str())
     });
-    ensure(said.is_none_or(|said| said.trim_end() == said), || {
-        "messages: final assistant content cannot end with trailing whitespace".to_owned()
-    })?;
+    ensure(
+        reported.is_none_or(|reported| reported.trim_end() == reported),
+        || "messages: final assistant content cannot end with trailing whitespace".to_owned(),
+    )?;
     if text(&body["thinking"], "type") != "enabled" {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Applying the hunks of a patch to the text of a file.
 
 use super::parse::{Hunk, Mark};
-use crate::builtin::edit_errors::{self, Misfit};
+use crate::builtin::edit_errors::{self, EditMismatch};
 use crate::builtin::matching::{Indentation, Level, matches_at, occurrences};
 
 /// Result of applying hunks.
@@ -13,7 +13,7 @@ pub(super) struct PatchResult {
 }
 
 /// Applies hunks in order, each after the previous one.
-pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<PatchResult, Misfit> {
+pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<PatchResult, EditMismatch> {
     let is_crlf = text.contains("\r\n");
     let mut lines: Vec<&str> = text.split('\n').collect();
     let ends_line = lines.last() == Some(&"");
@@ -62,7 +62,7 @@ struct Place<'h> {
 }
 
 impl<'h> Place<'h> {
-    fn find(lines: &[&str], hunk: &'h Hunk, done: usize) -> Result<Self, Misfit> {
+    fn find(lines: &[&str], hunk: &'h Hunk, done: usize) -> Result<Self, EditMismatch> {
         let mut from = done;
         for header in &hunk.headers {
             let found = occurrences(lines, &[header.as_str()], from);
@@ -187,6 +187,6 @@ impl<'h> Place<'h> {
     }
 }
 
-fn not_found(lines: &[&str], old: &[&str]) -> Misfit {
+fn not_found(lines: &[&str], old: &[&str]) -> EditMismatch {
     edit_errors::not_found(&lines.join("\n"), &old.join("\n"), "")
 }

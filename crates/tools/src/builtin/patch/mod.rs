@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use self::hunks::apply;
 use self::parse::{Hunk, Section, parse};
-use super::paths::{Last, Target, target};
-use super::{Description, FILE_TIMEOUT, Preparing, builtin, edit, missing, write};
+use super::paths::{LastLink, Target, target};
+use super::{Description, FILE_TIMEOUT, PrepareResult, builtin, edit, missing, write};
 use crate::capability::{Access, Capability};
 use crate::gate::Permit;
 use crate::name::ToolName;
@@ -30,7 +30,7 @@ use crate::tool::{
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct PatchArguments {
     /// The patch, from `*** Begin Patch` to `*** End Patch`.
     #[schemars(length(min = 1))]
     patch: String,
@@ -49,7 +49,7 @@ pub(super) fn tool() -> Arc<dyn Tool> {
         capability: Capability::writes("file"),
         timeout: FILE_TIMEOUT,
     };
-    Arc::new(ApplyPatch(builtin::<Arguments>(description, prepare)))
+    Arc::new(ApplyPatch(builtin::<PatchArguments>(description, prepare)))
 }
 
 impl Tool for ApplyPatch {
@@ -57,7 +57,7 @@ impl Tool for ApplyPatch {
         self.0.spec()
     }
 
-    fn prepare<'a>(&'a self, arguments: Value, grounds: Grounds<'a>) -> Preparing<'a> {
+    fn prepare<'a>(&'a self, arguments: Value, grounds: Grounds<'a>) -> PrepareResult<'a> {
         self.0.prepare(arguments, grounds)
     }
 
@@ -100,21 +100,23 @@ enum Change<'a> {
     },
 }
 
-fn prepare(arguments: Arguments, grounds: Grounds<'_>) -> Preparing<'_> {
+fn prepare(arguments: PatchArguments, grounds: Grounds<'_>) -> PrepareResult<'_> {
     let sections = parse(&arguments.patch).map_err(PrepareError::Arguments)?;
     let mut changes = Vec::new();
     for section in sections {
         let find = |path: &str, last| target(grounds, path, last, Access::Writes);
         changes.push(match section {
-            Section::Add { path, content } => Change::Add(find(&path, Last::Follow)?, content),
-            Section::Delete { path } => Change::Delete(find(&path, Last::Keep)?),
+            Section::Add { path, content } => Change::Add(find(&path, LastLink::Follow)?, content),
+            Section::Delete { path } => Change::Delete(find(&path, LastLink::Keep)?),
             Section::Update {
                 path,
                 move_to,
                 hunks,
             } => Change::Update {
-                file: find(&path, Last::Follow)?,
-                moved: move_to.map(|path| find(&path, Last::Keep)).transpose()?,
+                file: find(&path, LastLink::Follow)?,
+                moved: move_to
+                    .map(|path| find(&path, LastLink::Keep))
+                    .transpose()?,
                 hunks,
             },
         });
@@ -155,7 +157,7 @@ impl PreparedCall for PreparedPatch<'_> {
     fn run(self: Box<Self>, _permit: Permit, call: &mut Call<'_>) -> Result<Answer, Failure> {
         let mut files = Files::default();
         for change in self.0 {
-            call.keep_going()?;
+            call.check_cancelled()?;
             files.change(change, call).map_err(|failure| {
                 call.output.text(&files.excerpt);
                 Failure::new(format!("{}. Nothing was changed.", failure.message))

@@ -22,7 +22,6 @@ pub enum ChangeStatus {
     Added,
     /// Changed content.
     Modified,
-    /// Deleted.
     Deleted,
     /// Only its permissions changed.
     Mode,
@@ -56,7 +55,6 @@ pub struct FileChange {
     pub part: String,
     /// Relative to the part.
     pub path: String,
-    /// Its status.
     pub status: ChangeStatus,
     /// Whether it is a folder, which has no lines.
     pub is_folder: bool,
@@ -99,7 +97,6 @@ impl FileChange {
     }
 }
 
-/// The changes of a plan.
 #[derive(Debug, Default)]
 pub struct PlanChanges {
     /// Path by path, part by part.

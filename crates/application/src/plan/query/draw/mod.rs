@@ -55,8 +55,8 @@ pub(in crate::plan) fn description(decision: &Decision) -> &str {
     }
 }
 
-/// Why a decision is no longer valid.
-pub(in crate::plan) const fn fate(decision: &Decision) -> Option<&'static str> {
+/// Reason why a decision is no longer valid.
+pub(in crate::plan) const fn invalid_status(decision: &Decision) -> Option<&'static str> {
     match (decision.superseded_by, decision.undone_by) {
         (Some(_), _) => Some("superseded"),
         (None, Some(_)) => Some("rolled back"),
@@ -88,8 +88,8 @@ fn heading(decision: &Decision) -> String {
     if let Some(confidence) = said.confidence {
         let _ = write!(text, " {confidence:.2}");
     }
-    if let Some(fate) = fate(decision) {
-        let _ = write!(text, " ({fate})");
+    if let Some(invalid_status) = invalid_status(decision) {
+        let _ = write!(text, " ({invalid_status})");
     }
     text
 }

@@ -59,7 +59,7 @@ fn no_text_breaks_out_of_its_place() {
 }
 
 #[test]
-fn what_does_not_hold_looks_different() {
+fn invalid_decisions_are_drawn_differently() {
     let tree = tree();
     assert!(mermaid(&tree).contains("-.->"));
     assert!(mermaid(&tree).contains(":::gone"));
@@ -69,7 +69,7 @@ fn what_does_not_hold_looks_different() {
 }
 
 #[test]
-fn every_way_of_the_tree_is_drawn_once() {
+fn every_edge_of_the_tree_is_drawn_once() {
     let tree = tree();
     assert_eq!(mermaid(&tree).matches("->").count(), 3);
     assert_eq!(dot(&tree).matches(" -> ").count(), 3);

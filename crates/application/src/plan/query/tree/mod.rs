@@ -9,7 +9,7 @@ use cleveragents_domain::{Decision, DecisionId, DecisionType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which decisions to include.
+/// Selection of decisions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TreeOptions {
     /// Whether superseded and rolled back decisions are included.
@@ -18,7 +18,6 @@ pub struct TreeOptions {
     pub depth: Option<usize>,
 }
 
-/// A decision in the tree.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionTreeNode {
     /// Its index in [`DecisionTree::decisions`].
@@ -40,7 +39,6 @@ pub struct TreeSummary {
     pub nodes: usize,
     /// The maximum depth.
     pub depth: usize,
-    /// Child plans.
     pub child_plans: usize,
     /// Valid invariants.
     pub invariants: usize,

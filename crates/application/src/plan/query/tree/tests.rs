@@ -83,7 +83,7 @@ fn children_follow_their_parent_in_the_order_in_which_they_were_made() {
 }
 
 #[test]
-fn what_lies_below_a_hidden_decision_hangs_below_the_next_one_above() {
+fn children_of_a_hidden_decision_move_to_its_visible_ancestor() {
     let mut all = decisions(&[None, Some(0), Some(1), Some(0)]);
     all[1].superseded_by = Some(all[3].said.id);
     let tree = DecisionTree::new(all.clone(), TreeOptions::default());
@@ -105,7 +105,7 @@ fn what_lies_below_a_hidden_decision_hangs_below_the_next_one_above() {
 }
 
 #[test]
-fn a_depth_says_how_much_it_leaves_out() {
+fn a_limited_depth_reports_omitted_decisions() {
     let options = TreeOptions {
         depth: Some(2),
         ..TreeOptions::default()

@@ -15,7 +15,7 @@ use cleveragents_domain::{
 };
 use serde_json::json;
 
-use super::observed;
+use super::interactive;
 use super::run::{applied_view, apply_confirmed, confirm_apply, outcome_panels, stage_message};
 use super::use_action::chosen;
 use crate::arguments::Do;
@@ -179,7 +179,7 @@ impl Task<'_> {
     /// Creates the plan and runs it as far as its profile allows.
     fn start(&self, request: UsePlan) -> Result<TaskPlan, CommandError> {
         let action = request.action.clone();
-        match observed::call(self.context, request, self.is_stream) {
+        match interactive::call(self.context, request, self.is_stream) {
             Err(error) if error.code() == Code::PlanWaiting => self.fix(error, action),
             created => Ok(created?.into()),
         }
@@ -191,7 +191,7 @@ impl Task<'_> {
             reference: Some(reference),
             ..ExecutePlan::default()
         };
-        match observed::call(self.context, request, self.is_stream) {
+        match interactive::call(self.context, request, self.is_stream) {
             Err(error) if error.code() == Code::PlanWaiting => self.fix(error, action),
             done => Ok(TaskPlan::after(done?, action)),
         }

@@ -4,7 +4,7 @@ mod answer;
 mod answer_filter;
 mod do_task;
 mod edit;
-mod observed;
+mod interactive;
 mod preview;
 mod rollback;
 mod run;

@@ -6,7 +6,7 @@ use cleveragents_application::plan_operations::{
 };
 use cleveragents_domain::{Code, PlanStage, ValidationMode, Waiting};
 
-use super::observed;
+use super::interactive;
 use super::preview::changes_preview;
 use super::worker;
 use crate::arguments::{PlanApply, PlanExecute};
@@ -25,7 +25,7 @@ pub(super) fn execute(context: &Context, arguments: PlanExecute) -> Result<Repor
         redo: arguments.redo,
         skip: arguments.skip,
     };
-    let done = observed::call(context, request, arguments.stream)?;
+    let done = interactive::call(context, request, arguments.stream)?;
     let message = if done.was_complete {
         "The plan was already executed; nothing was done".to_owned()
     } else {
@@ -128,7 +128,7 @@ pub(super) fn resume(
     request: ResumePlan,
     is_stream: bool,
 ) -> Result<Report, CommandError> {
-    Ok(match observed::call(context, request, is_stream)? {
+    Ok(match interactive::call(context, request, is_stream)? {
         ResumedPlan::Preview(preview) => preview_view(preview),
         ResumedPlan::Ran(done) => {
             let message = stage_message(done.stage);
@@ -189,7 +189,7 @@ pub(super) fn apply_confirmed(
         yes: true,
         ..request
     };
-    observed::call(context, request, false).map(applied_view)
+    interactive::call(context, request, false).map(applied_view)
 }
 
 /// Asks whether to apply a plan, below its patch and changed files.

@@ -2,7 +2,7 @@
 
 use cleveragents_application::plan_operations::{CreatedPlan, UsePlan};
 
-use super::observed;
+use super::interactive;
 use super::run::outcome_panels;
 use crate::arguments::{PlanChoices, PlanUse};
 use crate::context::Context;
@@ -27,7 +27,7 @@ pub(super) fn run(context: &Context, arguments: PlanUse) -> Result<Report, Comma
         no_start: arguments.no_start,
         ..chosen(arguments.choices)
     };
-    let created = observed::call(context, request, arguments.stream)?;
+    let created = interactive::call(context, request, arguments.stream)?;
     Ok(view(created).ok("Plan created"))
 }
 

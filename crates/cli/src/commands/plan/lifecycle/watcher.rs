@@ -29,7 +29,7 @@ const OUTPUT_LINES: usize = 20;
 const LINE_LENGTH: usize = 500;
 
 /// Shows the events of a plan on a terminal.
-pub(crate) struct Watcher {
+pub(crate) struct PlanWatcher {
     /// Whether output of models is streamed.
     streams: bool,
     /// Whether events are printed to standard error.
@@ -50,7 +50,7 @@ struct State {
     took: String,
 }
 
-impl Watcher {
+impl PlanWatcher {
     pub(crate) fn new(context: &Context, is_stream: bool) -> Self {
         let printer = context.printer;
         let is_human = printer.format().is_human();
@@ -140,7 +140,7 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
+impl Observer for PlanWatcher {
     fn event(&self, event: &AgentEvent) {
         if let Some(path) = step_of(event) {
             self.show_run_event(path, event);
@@ -168,7 +168,7 @@ fn step_of(event: &AgentEvent) -> Option<&str> {
     }
 }
 
-impl Watcher {
+impl PlanWatcher {
     fn show_run_event(&self, path: &str, event: &AgentEvent) {
         match event {
             AgentEvent::Text { text, .. } => self.show_answer(path, Some(text)),

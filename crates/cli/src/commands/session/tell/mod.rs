@@ -8,10 +8,10 @@ use cleveragents_application::session_operations::{TellSession, TurnMode};
 
 use super::append::read_text;
 use crate::arguments::SessionTell;
-use crate::commands::observed;
+use crate::commands::interactive;
 use crate::context::Context;
 use crate::output::{CommandError, Report};
-use view::Watcher;
+use view::TurnWatcher;
 
 pub(super) fn run(context: &Context, arguments: SessionTell) -> Result<Report, CommandError> {
     let prompt = match arguments.prompt.as_deref() {
@@ -25,8 +25,8 @@ pub(super) fn run(context: &Context, arguments: SessionTell) -> Result<Report, C
         resume: arguments.resume,
         ..arguments.turn.request()
     };
-    let watcher = Arc::new(Watcher::new(context, arguments.stream));
-    let result = observed::call(context, request, Arc::clone(&watcher) as _);
+    let watcher = Arc::new(TurnWatcher::new(context, arguments.stream));
+    let result = interactive::call(context, request, Arc::clone(&watcher) as _);
     watcher.end();
     let mut result = result?;
     result.session.mode = if arguments.stream {

@@ -16,7 +16,7 @@ use crate::output::{Align, Cell, Panel, Report, Table, visible_lines, write_err,
 const LONGEST_PROMPT: usize = 200;
 
 /// Shows the events of a turn on a terminal.
-pub(super) struct Watcher {
+pub(super) struct TurnWatcher {
     /// Whether the answer is streamed.
     streams: bool,
     /// Whether tool calls are printed to standard error.
@@ -24,7 +24,7 @@ pub(super) struct Watcher {
     has_text: AtomicBool,
 }
 
-impl Watcher {
+impl TurnWatcher {
     pub(super) fn new(context: &Context, is_stream: bool) -> Self {
         let printer = context.printer;
         let is_human = printer.format().is_human();
@@ -54,7 +54,7 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
+impl Observer for TurnWatcher {
     fn event(&self, event: &AgentEvent) {
         match event {
             AgentEvent::WaitingForSession => {

@@ -212,7 +212,7 @@ pub static PLAN_CONCURRENCY: Key = Key {
     description: "Maximum number of plans that run in parallel with one database; others wait",
 };
 
-/// When sandboxes of plans are removed.
+/// Time of removal of the sandboxes of plans.
 pub static SANDBOX_CLEANUP: Key = Key {
     name: "sandbox.cleanup",
     kind: Kind::Choice(SandboxCleanup::WORDS),

@@ -1,0 +1,234 @@
+//! [`CancelScope`]: cancellation and deadline of a part of a run, and [`DeadlineTimer`], which cancels it when its time expires.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cleveragents_process::Cancel;
+
+use super::halt::Halt;
+
+/// Cancellation and deadline of a part of a run: a handle of its own, cancelled with those above it and when its time
+/// expires.
+pub(super) struct CancelScope<'a> {
+    pub(super) cancel: Cancel,
+    pub(super) deadline: Option<Instant>,
+    timer: &'a DeadlineTimer,
+    /// Removes the deadline from the timer on drop.
+    _armed: Option<DeadlineGuard<'a>>,
+}
+
+impl<'a> CancelScope<'a> {
+    /// The scope of a whole run.
+    pub(super) fn of_run(
+        cancel: &Cancel,
+        timer: &'a DeadlineTimer,
+        begun: Instant,
+        timeout: Option<Duration>,
+    ) -> Self {
+        Self::new(
+            cancel.child(),
+            timer,
+            timeout.and_then(|timeout| begun.checked_add(timeout)),
+        )
+    }
+
+    fn new(cancel: Cancel, timer: &'a DeadlineTimer, deadline: Option<Instant>) -> Self {
+        Self {
+            _armed: deadline.map(|deadline| timer.set(deadline, &cancel)),
+            cancel,
+            deadline,
+            timer,
+        }
+    }
+
+    /// A nested scope that can be cancelled on its own.
+    pub(super) fn part(&self) -> Self {
+        Self {
+            cancel: self.cancel.child(),
+            deadline: self.deadline,
+            timer: self.timer,
+            _armed: None,
+        }
+    }
+
+    /// A nested scope that ends after a timeout.
+    pub(super) fn within(&self, timeout: Duration) -> Self {
+        let own = Instant::now().checked_add(timeout);
+        match (own, self.deadline) {
+            (Some(own), above) if above.is_none_or(|above| own < above) => {
+                Self::new(self.cancel.child(), self.timer, Some(own))
+            }
+            _ => self.part(),
+        }
+    }
+
+    /// Runs a part of a step's work, within a timeout when one is given.
+    pub(super) fn timed<T>(
+        &self,
+        timeout: Option<Duration>,
+        path: &str,
+        work: impl FnOnce(&Self) -> Result<T, Halt>,
+    ) -> Result<T, Halt> {
+        let Some(timeout) = timeout else {
+            return work(self);
+        };
+        match work(&self.within(timeout)) {
+            Err(Halt::Stopped) if !self.is_over() => Err(Halt::late(
+                path,
+                format!("timeout after {} ms", timeout.as_millis()),
+            )),
+            worked => worked,
+        }
+    }
+
+    /// Whether it was cancelled, or its time expired.
+    pub(super) fn is_over(&self) -> bool {
+        self.cancel.is_cancelled()
+            || self
+                .deadline
+                .is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Fails when it was cancelled or its time expired.
+    pub(super) fn check(&self) -> Result<(), Halt> {
+        if self.is_over() {
+            Err(Halt::Stopped)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Cancels handles when their time expires. Its single thread starts with the first deadline, and ends with the timer.
+#[derive(Default)]
+pub(super) struct DeadlineTimer {
+    clock: Arc<Clock>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Clock {
+    times: Mutex<Times>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Times {
+    set: BTreeMap<(Instant, u64), Cancel>,
+    numbers: u64,
+    is_over: bool,
+}
+
+/// A set deadline; removed when dropped.
+struct DeadlineGuard<'a> {
+    timer: &'a DeadlineTimer,
+    at: (Instant, u64),
+}
+
+impl Drop for DeadlineGuard<'_> {
+    fn drop(&mut self) {
+        lock(&self.timer.clock.times).set.remove(&self.at);
+    }
+}
+
+impl DeadlineTimer {
+    fn set(&self, when: Instant, cancel: &Cancel) -> DeadlineGuard<'_> {
+        let at = {
+            let mut times = lock(&self.clock.times);
+            times.numbers += 1;
+            let at = (when, times.numbers);
+            times.set.insert(at, cancel.clone());
+            at
+        };
+        self.clock.changed.notify_one();
+        let mut thread = lock(&self.thread);
+        if thread.is_none() {
+            let clock = Arc::clone(&self.clock);
+            // Without the thread, code that checks the deadline still sees it.
+            *thread = std::thread::Builder::new()
+                .name("run-alarm".to_owned())
+                .spawn(move || clock.watch())
+                .ok();
+        }
+        DeadlineGuard { timer: self, at }
+    }
+}
+
+impl Clock {
+    fn watch(&self) {
+        let mut times = lock(&self.times);
+        while !times.is_over {
+            let Some((&(when, number), _)) = times.set.first_key_value() else {
+                times = self
+                    .changed
+                    .wait(times)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let now = Instant::now();
+            if when > now {
+                (times, _) = self
+                    .changed
+                    .wait_timeout(times, when - now)
+                    .unwrap_or_else(PoisonError::into_inner);
+            } else if let Some(cancel) = times.set.remove(&(when, number)) {
+                cancel.cancel();
+            }
+        }
+    }
+}
+
+impl Drop for DeadlineTimer {
+    fn drop(&mut self) {
+        lock(&self.clock.times).is_over = true;
+        self.clock.changed.notify_one();
+        if let Some(thread) = lock(&self.thread).take() {
+            // A panic there does not concern the run.
+            let _ended = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CancelScope, DeadlineTimer};
+    use cleveragents_process::Cancel;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_part_times_out_and_the_whole_continues() {
+        let (cancel, timer) = (Cancel::new(), DeadlineTimer::default());
+        let whole = CancelScope::of_run(&cancel, &timer, Instant::now(), None);
+        let part = whole.within(Duration::ZERO);
+        let inside = part.part();
+        while !inside.cancel.is_cancelled() {
+            std::thread::yield_now();
+        }
+        assert!(part.is_over() && inside.is_over());
+        assert!(!whole.is_over() && !cancel.is_cancelled());
+    }
+
+    #[test]
+    fn a_part_never_has_more_time_than_the_whole() {
+        let (cancel, timer) = (Cancel::new(), DeadlineTimer::default());
+        let hour = Duration::from_hours(1);
+        let whole = CancelScope::of_run(&cancel, &timer, Instant::now(), Some(hour));
+        assert_eq!(whole.within(hour * 2).deadline, whole.deadline);
+        assert_eq!(whole.within(Duration::MAX).deadline, whole.deadline);
+        assert!(whole.within(Duration::ZERO).deadline < whole.deadline);
+    }
+
+    #[test]
+    fn alarms_of_finished_parts_are_removed() {
+        let (cancel, timer) = (Cancel::new(), DeadlineTimer::default());
+        let whole = CancelScope::of_run(&cancel, &timer, Instant::now(), None);
+        drop(whole.within(Duration::from_hours(1)));
+        assert!(super::lock(&timer.clock.times).set.is_empty());
+    }
+}

@@ -1,0 +1,89 @@
+//! [`RunExecutor`]: executes the nodes of a run, with the same turns and the same gate as sessions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cleveragents_actors::ports::{
+    AgentCall, Answer, Executor, Failure, FailureKind, StepUsage, ToolStep,
+};
+use cleveragents_domain::{RunId, SessionId, ToolInvocation};
+use cleveragents_store::Engine;
+use cleveragents_tools::{Gate, ToolName, ToolPattern};
+
+use super::context::RunContext;
+use crate::lease::Fence;
+use crate::session::SessionService;
+use crate::turn::TurnService;
+
+/// Executes the nodes of one run.
+pub(super) struct RunExecutor<'a> {
+    pub(super) engine: Arc<Engine>,
+    pub(super) sessions: &'a SessionService,
+    pub(super) turns: &'a TurnService,
+    pub(super) run_context: &'a RunContext<'a>,
+    pub(super) run: RunId,
+    /// The lease of the run.
+    pub(super) fence: Fence,
+    /// The conversation to which calls of tool nodes belong.
+    pub(super) session: SessionId,
+    /// Calls of tool nodes of earlier attempts of the run; for each step the last one.
+    pub(super) earlier: HashMap<String, ToolInvocation>,
+}
+
+impl Executor for RunExecutor<'_> {
+    fn agent(&self, call: &AgentCall<'_>) -> Result<Answer, Failure> {
+        self.ask(call)
+    }
+
+    fn tool(&self, step: &ToolStep<'_>) -> Result<Answer, Failure> {
+        self.call(step)
+    }
+}
+
+impl RunExecutor<'_> {
+    /// A gate that accepts only the tools that these patterns, skills and servers name.
+    pub(super) fn gate(
+        &self,
+        tools: &[String],
+        skills: &[String],
+        servers: &[String],
+    ) -> Result<Gate, Failure> {
+        let mut patterns: Vec<ToolPattern> = Vec::new();
+        for tool in tools {
+            let pattern = tool
+                .parse()
+                .map_err(|error| refused(format!("`{tool}` is not the name of a tool: {error}")))?;
+            patterns.push(pattern);
+        }
+        let mut names: Vec<ToolName> = self.run_context.extra_tools.to_vec();
+        for skill in skills {
+            names.extend(self.run_context.sources.skill(skill).map_err(refused)?);
+        }
+        for server in servers {
+            names.extend(self.run_context.sources.server(server).map_err(refused)?);
+        }
+        let registry = self.run_context.registry.narrowed(|spec| {
+            names.contains(&spec.name) || patterns.iter().any(|pattern| pattern.matches(&spec.name))
+        });
+        Ok(Gate::new(Arc::new(registry)))
+    }
+}
+
+/// A failure without usage.
+pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
+    Failure {
+        kind,
+        message: message.into(),
+        usage: StepUsage::default(),
+    }
+}
+
+/// A retry would fail in the same way.
+pub(super) fn refused(message: impl Into<String>) -> Failure {
+    failure(FailureKind::Refused, message)
+}
+
+/// The store or the operating system failed.
+pub(super) fn broken(error: impl std::fmt::Display) -> Failure {
+    failure(FailureKind::Broken, error.to_string())
+}

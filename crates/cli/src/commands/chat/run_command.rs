@@ -1,0 +1,347 @@
+//! Implementation of the chat commands.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::Parser as _;
+use cleveragents_application::SessionError;
+use cleveragents_domain::{Code, Role};
+use serde_json::json;
+
+use super::command::{COMMANDS, ChatCommand};
+use super::{Chat, Flow, LastExchange, RECENT, is_confirmed};
+use crate::app::usage_error;
+use crate::arguments::Arguments;
+use crate::commands::plan::lifecycle::patch_preview;
+use crate::commands::{cost_cell, put_cost};
+use crate::context::Context;
+use crate::output::{
+    Cell, CommandError, Markdown, Panel, Report, Table, Timing, path_text, write_err,
+};
+
+impl Chat<'_> {
+    /// Runs a chat command and reports the result.
+    pub(super) fn run_command(&mut self, command: ChatCommand) -> Result<Flow, CommandError> {
+        let timing = Timing::start();
+        match command {
+            ChatCommand::Exit => return Ok(Flow::Leave),
+            ChatCommand::Multi => return Ok(Flow::Multi),
+            ChatCommand::Help => self.print(&help(), timing),
+            ChatCommand::New(name) => {
+                let name = name.map(|name| name.parse()).transpose();
+                self.name = name.map_err(SessionError::Name)?;
+                self.session = None;
+                self.reset_history();
+                self.print(
+                    &Report::new("chat new").ok("The next message starts a new session"),
+                    timing,
+                );
+            }
+            ChatCommand::Session(None) => self.show_session(timing)?,
+            ChatCommand::Session(Some(name)) if name == "list" => {
+                self.run(&["session", "list", "--limit", "20"], timing)?;
+            }
+            ChatCommand::Session(Some(name)) => self.switch(&name, timing)?,
+            ChatCommand::Model(name) => self.model(name.as_deref(), timing)?,
+            ChatCommand::Models => self.run(&["model", "list", "--available"], timing)?,
+            ChatCommand::Tools => self.run(&["tool", "list"], timing)?,
+            ChatCommand::History(count) => self.history(count, timing)?,
+            ChatCommand::Retry => {
+                let question = self.last_question()?;
+                self.ask(Some(&question))?;
+            }
+            ChatCommand::Resume => self.ask(None)?,
+            ChatCommand::Diff => self.diff(timing)?,
+            ChatCommand::Undo => self.undo_turn(timing)?,
+            ChatCommand::Apply { is_agreed } => self.apply(is_agreed, timing)?,
+            ChatCommand::Cost => self.cost(timing)?,
+            ChatCommand::Save(file) => self.save(&file, timing)?,
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn reset_history(&mut self) {
+        self.last = LastExchange::default();
+        self.undo = None;
+    }
+
+    /// Report of a command of the program.
+    fn report(&self, words: &[&str]) -> Result<Option<Report>, CommandError> {
+        let line = std::iter::once("agents").chain(words.iter().copied());
+        let parsed = Arguments::try_parse_from(line).map_err(|error| usage_error(&error))?;
+        crate::commands::run(self.context, parsed.command, false)
+    }
+
+    /// Runs a command of the program and prints its report.
+    fn run(&mut self, words: &[&str], timing: Timing) -> Result<(), CommandError> {
+        self.succeeded(words, timing).map(|_| ())
+    }
+
+    /// Like `run`; returns whether the command succeeded.
+    fn succeeded(&mut self, words: &[&str], timing: Timing) -> Result<bool, CommandError> {
+        let Some(report) = self.report(words)? else {
+            return Ok(true);
+        };
+        self.print(&report, timing);
+        let code = report.exit_code();
+        if code != 0 {
+            self.failed = Some(code);
+        }
+        Ok(code == 0)
+    }
+
+    fn show_session(&mut self, timing: Timing) -> Result<(), CommandError> {
+        if let Some(session) = &self.session {
+            let id = session.id.to_string();
+            return self.run(&["session", "show", &id, "--recent", "0"], timing);
+        }
+        let report = Report::new("chat session").ok("No session yet; the next message starts one");
+        self.print(&report, timing);
+        Ok(())
+    }
+
+    fn switch(&mut self, name: &str, timing: Timing) -> Result<(), CommandError> {
+        let session = self.sessions.get(self.sessions.resolve(name)?)?;
+        let id = session.id.to_string();
+        self.session = Some(session);
+        self.name = None;
+        self.reset_history();
+        if self.context.printer.format().is_human() {
+            return self.show_recent(RECENT);
+        }
+        self.run(&["session", "show", &id], timing)
+    }
+
+    fn model(&mut self, name: Option<&str>, timing: Timing) -> Result<(), CommandError> {
+        let report = if let Some(name) = name {
+            let name = self.conversation.use_actor(name)?;
+            Report::new("chat model")
+                .data(json!({"model": name}))
+                .ok(format!("{name} answers from now on"))
+        } else {
+            let name = self.conversation.model_name(self.session.as_ref())?;
+            Report::new("chat model")
+                .data(json!({"model": name}))
+                .ok(format!("{name} answers"))
+        };
+        self.print(&report, timing);
+        Ok(())
+    }
+
+    fn history(&mut self, count: u64, timing: Timing) -> Result<(), CommandError> {
+        let Some(session) = &self.session else {
+            return Err(no_message());
+        };
+        if self.context.printer.format().is_human() {
+            return self.show_recent(count);
+        }
+        let (id, count) = (session.id.to_string(), count.to_string());
+        self.run(&["session", "show", &id, "--recent", &count], timing)
+    }
+
+    fn last_question(&self) -> Result<String, CommandError> {
+        if let Some(question) = &self.last.question {
+            return Ok(question.clone());
+        }
+        let session = self.session.as_ref().ok_or_else(no_message)?;
+        let recent = self.sessions.view(session.id, 200)?.recent;
+        let mut questions = recent
+            .into_iter()
+            .rev()
+            .filter(|message| message.role == Role::User);
+        questions
+            .next()
+            .map(|message| message.content)
+            .ok_or_else(no_message)
+    }
+
+    /// Name of the session's sandbox.
+    fn sandbox(&self) -> Result<String, CommandError> {
+        let named = match &self.session {
+            Some(session) => self.conversation.sandbox_name(session.id),
+            None => self.conversation.options().sandbox.clone(),
+        };
+        named.ok_or_else(|| {
+            CommandError::usage("this chat has no sandbox")
+                .with_hint("start it with `agents chat --project PROJECT` or `--sandbox NAME`")
+        })
+    }
+
+    fn diff(&mut self, timing: Timing) -> Result<(), CommandError> {
+        let sandbox = self.sandbox()?;
+        if !self.context.printer.draws() {
+            return self.run(&["sandbox", "diff", &sandbox], timing);
+        }
+        let Some(report) = self.report(&["sandbox", "diff", &sandbox])? else {
+            return Ok(());
+        };
+        let data = report.data.to_tree();
+        let (paint, _) = self.context.printer.canvas();
+        let parts = data["parts"].as_array().cloned().unwrap_or_default();
+        let patches = parts.iter().filter_map(|part| part["patch"].as_str());
+        let drawn: String = patches
+            .map(|patch| Markdown::code(paint, "diff", patch))
+            .collect();
+        let mut out = std::io::stdout().lock();
+        let _closed = out.write_all(drawn.as_bytes());
+        drop(out);
+        self.print(
+            &Report {
+                blocks: Vec::new(),
+                ..report
+            },
+            timing,
+        );
+        Ok(())
+    }
+
+    fn undo_turn(&mut self, timing: Timing) -> Result<(), CommandError> {
+        let Some((sandbox, checkpoint)) = self.undo.clone() else {
+            let sandbox = self.sandbox()?;
+            return Err(
+                CommandError::usage("no turn of this chat changed the sandbox").with_hint(format!(
+                    "`agents sandbox rollback {sandbox}` rolls back further"
+                )),
+            );
+        };
+        let number = checkpoint.to_string();
+        if self.succeeded(&["sandbox", "rollback", &sandbox, "--to", &number], timing)? {
+            self.undo = None;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, is_agreed: bool, timing: Timing) -> Result<(), CommandError> {
+        let sandbox = self.sandbox()?;
+        if !is_agreed && !self.is_talk {
+            return Err(CommandError::new(
+                Code::ConfirmationNeeded,
+                "confirmation needs a terminal",
+            )
+            .with_hint("use `/apply --yes`"));
+        }
+        if !is_agreed {
+            self.preview(&sandbox)?;
+            // With conflicts there is nothing to confirm.
+            if !self.succeeded(&["sandbox", "apply", &sandbox, "--dry-run"], timing)? {
+                return Ok(());
+            }
+            if !is_confirmed(
+                &self.stopper,
+                &format!("Apply these changes to your files and close sandbox {sandbox}?"),
+            ) {
+                self.print(
+                    &Report::new("chat apply").ok("Not applied; nothing changed"),
+                    timing,
+                );
+                return Ok(());
+            }
+        }
+        if self.succeeded(&["sandbox", "apply", &sandbox], timing)? {
+            self.undo = None;
+        }
+        Ok(())
+    }
+
+    /// Shows the start of the patch that applying a sandbox would apply.
+    fn preview(&self, sandbox: &str) -> Result<(), CommandError> {
+        let sandboxes = self.context.sandboxes()?;
+        let mut open = sandboxes.open(sandbox)?;
+        let diff = sandboxes.diff(&mut open)?;
+        let temporary = open.view.folders().state();
+        let mut patch = Vec::new();
+        for part in &diff.parts {
+            patch.extend(diff.patch(part, &temporary)?);
+        }
+        drop(open);
+        let text = patch_preview(self.context, &patch, "/diff");
+        write_err(&text);
+        Ok(())
+    }
+
+    fn cost(&self, timing: Timing) -> Result<(), CommandError> {
+        let Some(session) = &self.session else {
+            return Err(no_message());
+        };
+        let usage = self.sessions.get(session.id)?.usage;
+        let is_known = self.sessions.is_cost_known(session.id)?;
+        let mut data = json!({
+            "session": session.id,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+        });
+        put_cost(&mut data, "cost_usd", usage.cost_micro_usd, is_known);
+        let report = Report::new("chat cost").data(data).panel(
+            Panel::new("Session")
+                .row("Id", Cell::Id(session.id.to_string()))
+                .row("Input tokens", usage.input_tokens.0)
+                .row("Output tokens", usage.output_tokens.0)
+                .row("Cost", cost_cell(usage.cost_micro_usd, is_known)),
+        );
+        self.print(&report, timing);
+        Ok(())
+    }
+
+    fn save(&self, file: &Path, timing: Timing) -> Result<(), CommandError> {
+        let report = saved(self.context, file, self.last.answer.as_deref())?;
+        self.print(&report, timing);
+        Ok(())
+    }
+}
+
+/// Writes the last answer to a new file.
+pub(super) fn saved(
+    context: &Context,
+    file: &Path,
+    answer: Option<&str>,
+) -> Result<Report, CommandError> {
+    let answer = answer.ok_or_else(|| {
+        CommandError::usage("this chat has no answer yet").with_hint("send a message first")
+    })?;
+    let folder = context.environment.working_folder();
+    let path = folder.map_or_else(|| file.to_owned(), |folder| folder.join(file));
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .and_then(|mut to| to.write_all(format!("{answer}\n").as_bytes()))
+        .map_err(|error| {
+            CommandError::new(
+                Code::FileAccess,
+                format!("`{}` cannot be written", path.display()),
+            )
+            .caused_by(&error)
+            .with_hint("choose a file that does not exist")
+        })?;
+    Ok(Report::new("chat save")
+        .data(json!({"file": path_text(&path), "bytes": answer.len() + 1}))
+        .ok(format!("Answer written to {}", path.display())))
+}
+
+pub(super) fn no_message() -> CommandError {
+    CommandError::usage("this chat has no message yet").with_hint("send a message first")
+}
+
+pub(super) fn help() -> Report {
+    let table = COMMANDS.iter().fold(
+        Table::with_columns("Commands", ["Command", "Does"]),
+        |table, (name, takes, does)| {
+            table.row([
+                Cell::from(format!("/{name} {takes}").trim_end().to_owned()),
+                Cell::from(*does),
+            ])
+        },
+    );
+    let data: Vec<_> = COMMANDS
+        .iter()
+        .map(|(name, takes, does)| json!({"command": format!("/{name}"), "takes": takes, "does": does}))
+        .collect();
+    Report::new("chat help")
+        .data(json!({"commands": data}))
+        .table(table)
+        .info(
+            "a line that ends in \\ continues on the next; lines between two lines of ``` are one message; \
+         start with // to send a message that starts with /",
+        )
+}

@@ -1,0 +1,43 @@
+//! Calls operations that run plans: shows progress, answers questions, and stops them on signals.
+
+use std::sync::Arc;
+
+use cleveragents_application::{FrontEnd, Operation};
+use cleveragents_models::CancellationToken;
+use cleveragents_process::Cancel;
+
+use super::watcher::PlanWatcher;
+use crate::commands::signals;
+use crate::commands::terminal::Terminal;
+use crate::context::Context;
+use crate::output::CommandError;
+
+/// Calls an operation with this terminal as its front end. `is_stream` streams answers of models.
+pub(super) fn call<O: Operation>(
+    context: &Context,
+    request: O,
+    is_stream: bool,
+) -> Result<O::Response, CommandError> {
+    let cancel = Cancel::new();
+    let watcher = Arc::new(PlanWatcher::new(context, is_stream));
+    let mut terminal = Terminal::new(&cancel);
+    terminal.set_progress(watcher.progress());
+    let front_end = FrontEnd {
+        approver: Arc::new(terminal),
+        observer: Arc::clone(&watcher) as _,
+    };
+    // A signal ends the client of a server at once; the server finishes the operation.
+    let signals = match &context.connection {
+        Some(_) => None,
+        None => Some(signals::stop_on_signals(
+            &cancel,
+            &CancellationToken::new(),
+        )?),
+    };
+    let outcome = context.call_observed(request, &front_end, &cancel);
+    watcher.end();
+    match signals {
+        Some(signals) => signals.conclude(outcome),
+        None => outcome,
+    }
+}

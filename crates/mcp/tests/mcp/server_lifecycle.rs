@@ -1,0 +1,216 @@
+//! Lifecycle of servers: one process however many callers, stopped when idle, restarted, nothing
+//! left behind.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use crate::support::{Bench, eventually, lives};
+use crate::tests;
+use serde_json::json;
+
+tests![
+    many_callers_start_one_process,
+    servers_connect_concurrently,
+    a_blocked_call_blocks_no_other_caller,
+    an_idle_server_is_stopped_and_restarted,
+    a_busy_server_is_never_idle,
+    a_crash_is_reported_and_the_server_restarts,
+    without_auto_restart_a_crashed_server_stays_down,
+    a_known_server_starts_only_when_needed,
+    shutdown_leaves_nothing,
+    shutdown_while_connecting_leaves_nothing,
+    removing_ends_a_server,
+    servers_end_with_the_process_that_started_them,
+];
+
+/// This program in the role of a process that starts a server and is killed.
+pub(crate) fn parent(arguments: &[OsString]) -> Option<ExitCode> {
+    if arguments.get(1)? != "--as-parent" {
+        return None;
+    }
+    let bench = Bench::with("normal");
+    let message = bench.desk().ok("normal/daemon", &json!({}));
+    let pids = format!("{message} {}", bench.pids().join(" "));
+    std::fs::write(arguments.get(2)?, pids).expect("written");
+    loop {
+        std::thread::park();
+    }
+}
+
+fn many_callers_start_one_process() {
+    let bench = Bench::with("normal");
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| bench.servers.connect("normal").expect("connected"));
+        }
+    });
+    assert_eq!(bench.pids().len(), 1);
+    assert_eq!(bench.servers.status("normal").expect("there").starts, 1);
+}
+
+fn servers_connect_concurrently() {
+    let bench = Bench::new();
+    for number in 0..10 {
+        let mut definition = bench.definition("together");
+        definition.name = format!("together-{number}");
+        bench.servers.add(definition, None).expect("added");
+    }
+    // None of them responds before all have been started.
+    let outcomes = bench.servers.connect_all();
+    assert!(
+        outcomes.iter().all(|(_, outcome)| outcome.is_ok()),
+        "{outcomes:?}"
+    );
+    assert_eq!(bench.pids().len(), 10);
+}
+
+fn a_blocked_call_blocks_no_other_caller() {
+    let bench = Bench::with("normal");
+    let gate = bench.path("go");
+    let desk = bench.desk();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": gate})));
+        // While it waits, everything else continues.
+        for _ in 0..3 {
+            assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+            assert!(bench.servers.status("normal").expect("there").is_connected);
+            assert!(!bench.servers.offer().tools.is_empty());
+        }
+        assert!(!waiting.is_finished());
+        std::fs::write(&gate, "").expect("written");
+        assert_eq!(waiting.join().expect("no panic"), "it is there");
+    });
+}
+
+fn an_idle_server_is_stopped_and_restarted() {
+    let bench = Bench::new();
+    let mut definition = bench.definition("normal");
+    definition.idle_timeout_seconds = 0.3;
+    bench.servers.add(definition, None).expect("added");
+    let desk = bench.desk();
+    let first = bench.pids().remove(0);
+    eventually("the end of an idle server", || !lives(&first));
+    assert!(!bench.servers.status("normal").expect("there").is_connected);
+    // Its tools are still known, and calling one restarts it.
+    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    assert_eq!(bench.pids().len(), 2);
+}
+
+fn a_busy_server_is_never_idle() {
+    let bench = Bench::new();
+    let mut definition = bench.definition("normal");
+    definition.idle_timeout_seconds = 0.05;
+    bench.servers.add(definition, None).expect("added");
+    let desk = bench.desk();
+    let gate = bench.path("go");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| desk.ok("normal/wait", &json!({"name": gate})));
+        // Long enough for many idle checks.
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!waiting.is_finished());
+        std::fs::write(&gate, "").expect("written");
+        assert_eq!(waiting.join().expect("no panic"), "it is there");
+    });
+}
+
+fn a_crash_is_reported_and_the_server_restarts() {
+    let bench = Bench::with("normal");
+    let desk = bench.desk();
+    let why = desk.fails("normal/crash", &json!({}));
+    assert!(
+        why.contains("exit code 7") && why.contains("about to die"),
+        "{why}"
+    );
+    assert_eq!(desk.ok("normal/echo", &json!({"text": "again"})), "again");
+    assert_eq!(bench.pids().len(), 2);
+}
+
+fn without_auto_restart_a_crashed_server_stays_down() {
+    let bench = Bench::new();
+    let mut definition = bench.definition("normal");
+    definition.auto_restart = false;
+    bench.servers.add(definition, None).expect("added");
+    let desk = bench.desk();
+    desk.fails("normal/crash", &json!({}));
+    eventually("the crash is noticed", || {
+        desk.fails("normal/echo", &json!({"text": "x"}))
+            .contains("auto_restart")
+    });
+    assert_eq!(bench.pids().len(), 1);
+}
+
+fn a_known_server_starts_only_when_needed() {
+    let bench = Bench::with("normal");
+    let listing = bench.servers.connect("normal").expect("connected");
+    let stored = serde_json::to_string(&*listing).expect("JSON");
+    let other = Bench::new();
+    let known = serde_json::from_str(&stored).expect("what was stored");
+    other
+        .servers
+        .add(other.definition("normal"), Some(known))
+        .expect("added");
+    let desk = other.desk();
+    assert_eq!(other.pids().len(), 0);
+    assert_eq!(desk.ok("normal/echo", &json!({"text": "x"})), "x");
+    assert_eq!(other.pids().len(), 1);
+}
+
+fn shutdown_leaves_nothing() {
+    let bench = Bench::with("normal");
+    let desk = bench.desk();
+    let daemon = desk.ok("normal/daemon", &json!({}));
+    assert!(lives(&daemon));
+    std::thread::scope(|scope| {
+        let stuck = scope.spawn(|| desk.fails("normal/never", &json!({})));
+        eventually("the call is on its way", || !bench.pids().is_empty());
+        bench.servers.shutdown();
+        let why = stuck.join().expect("no panic");
+        assert!(why.contains("cannot be reached"), "{why}");
+    });
+    bench.assert_nothing_left();
+    assert!(!lives(&daemon));
+    let why = desk.fails("normal/echo", &json!({"text": "x"}));
+    assert!(why.contains("shut down"), "{why}");
+    assert_eq!(bench.pids().len(), 1);
+}
+
+fn shutdown_while_connecting_leaves_nothing() {
+    let bench = Bench::with("silent");
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| bench.servers.connect("silent"));
+        eventually("the process is there", || !bench.pids().is_empty());
+        bench.servers.shutdown();
+        connecting
+            .join()
+            .expect("no panic")
+            .expect_err("it was shut down");
+    });
+    bench.assert_nothing_left();
+}
+
+fn removing_ends_a_server() {
+    let bench = Bench::with("normal");
+    bench.servers.connect("normal").expect("connected");
+    bench.servers.remove("normal").expect("removed");
+    eventually("its end", || bench.pids().iter().all(|pid| !lives(pid)));
+    bench.servers.connect("normal").expect_err("it is gone");
+}
+
+fn servers_end_with_the_process_that_started_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = folder.path().join("report");
+    let mut parent = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--as-parent".as_ref(), report.as_os_str()])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("started");
+    eventually("the server is up", || {
+        std::fs::read_to_string(&report).is_ok_and(|text| text.contains(' '))
+    });
+    let pids = std::fs::read_to_string(&report).expect("read");
+    assert!(pids.split(' ').all(lives), "{pids}");
+    parent.kill().expect("killed");
+    parent.wait().expect("gone");
+    eventually("everything is gone", || !pids.split(' ').any(lives));
+}

@@ -1,0 +1,111 @@
+//! Programs that we communicate with while they run.
+
+use crate::harness::{Sandbox, eventually, for_every, lives, tests};
+use crate::parent::Parent;
+use cleveragents_domain::{Code, Diagnose};
+use cleveragents_process::{Ending, Invocation, start};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::sync::mpsc;
+use std::time::Duration;
+
+tests![
+    a_program_answers_line_by_line_and_ends_with_its_input,
+    stopping_kills_what_does_not_end_by_itself,
+    dropping_kills_the_whole_tree,
+    a_closed_output_is_seen_while_the_program_runs,
+    errors_are_received_as_they_arrive,
+    a_missing_program_is_reported,
+    a_started_program_dies_with_us,
+];
+
+fn sh(script: &str) -> Invocation {
+    let mut invocation = Invocation::new("sh", "/");
+    invocation.arguments = vec!["-c".into(), script.into()];
+    invocation
+}
+
+fn deaf() -> cleveragents_process::StderrCallback {
+    Box::new(|_| {})
+}
+
+fn a_program_answers_line_by_line_and_ends_with_its_input() {
+    for_every(|_, held| {
+        let sandbox = Sandbox::held_by(held);
+        let script = "while read line; do echo \"<$line>\"; done; exit 3";
+        let invocation = sandbox.invocation("sh", &["-c", script]);
+        let (running, mut pipes) = start(invocation, deaf()).expect("it starts");
+        let mut answers = BufReader::new(pipes.output);
+        for word in ["one", "two"] {
+            writeln!(pipes.input, "{word}").expect("it reads");
+            let mut answer = String::new();
+            answers.read_line(&mut answer).expect("it answers");
+            assert_eq!(answer, format!("<{word}>\n"));
+        }
+        assert!(!running.has_ended());
+        drop(pipes.input);
+        let finished = running.stop(Duration::from_mins(1)).expect("it ends");
+        assert_eq!(finished.ending, Ending::Exited(3), "{held:?}");
+    });
+}
+
+fn stopping_kills_what_does_not_end_by_itself() {
+    let (running, pipes) = start(sh("trap '' TERM; echo up; sleep 1000"), deaf()).expect("starts");
+    let mut line = String::new();
+    BufReader::new(pipes.output)
+        .read_line(&mut line)
+        .expect("it is up");
+    drop(pipes.input);
+    let finished = running.stop(Duration::ZERO).expect("it is killed");
+    assert_eq!(finished.ending, Ending::Cancelled);
+}
+
+fn dropping_kills_the_whole_tree() {
+    let mark = format!("talking-mark-{}", std::process::id());
+    let script = format!("setsid sh -c 'sleep 1000; # {mark}' & echo up; cat");
+    let (running, pipes) = start(sh(&script), deaf()).expect("it starts");
+    let mut output = BufReader::new(pipes.output);
+    let mut line = String::new();
+    output.read_line(&mut line).expect("it is up");
+    eventually("the daemon is there", || lives(&mark));
+    drop(running);
+    assert!(!lives(&mark));
+}
+
+fn a_closed_output_is_seen_while_the_program_runs() {
+    let (running, mut pipes) = start(sh("exec >&-; cat > /dev/null"), deaf()).expect("it starts");
+    let mut message = Vec::new();
+    pipes
+        .output
+        .read_to_end(&mut message)
+        .expect("the end is seen");
+    assert!(message.is_empty() && !running.has_ended());
+}
+
+fn errors_are_received_as_they_arrive() {
+    let (tell, reported) = mpsc::channel();
+    let errors = Box::new(move |bytes: &[u8]| {
+        let _unless_gone = tell.send(bytes.to_vec());
+    });
+    let (running, _pipes) = start(sh("echo failed >&2; cat"), errors).expect("it starts");
+    assert_eq!(reported.recv().expect("heard"), b"failed\n");
+    assert!(!running.has_ended());
+}
+
+fn a_missing_program_is_reported() {
+    let error = start(Invocation::new("no-such-program", "/"), deaf()).expect_err("not there");
+    assert_eq!(error.code(), Code::ProgramNotFound);
+}
+
+fn a_started_program_dies_with_us() {
+    for_every(|number, held| {
+        let mark = format!("talking-parent-{number}-{}", std::process::id());
+        let sandbox = Sandbox::held_by(held);
+        let script =
+            format!("setsid sh -c 'touch ready; sleep 1000; # {mark}' & sleep 1000; # {mark}");
+        let mut parent = Parent::spawn(held, "talk", &sandbox, &["sh", "-c", &script]);
+        eventually("the daemon", || sandbox.inside.join("ready").exists());
+        parent.child.kill().expect("a kill");
+        parent.child.wait().expect("its end");
+        eventually("the end of all", || !lives(&mark));
+    });
+}

@@ -1,0 +1,186 @@
+//! Plans that callers have the server run. A request is stored before it is acknowledged: a restarted server, or a
+//! worker, resumes plans of a dead server.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use cleveragents_application::plan_operations::ExecutePlan;
+use cleveragents_application::{PlanError, QueueEntry, ServerClaim};
+use cleveragents_domain::identity::Caller;
+use cleveragents_domain::{Code, PlanId, ProcessId};
+
+use crate::a2a;
+use crate::app::App;
+use crate::failure::Failure;
+use crate::fair_queue::Slot;
+use crate::problem::Problem;
+
+/// Delay before a failed attempt is retried.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// A pending wait for a slot.
+type PendingSlot = Pin<Box<dyn Future<Output = Result<Slot, Problem>> + Send>>;
+
+/// Queues a plan for this server. Returns once the request is stored, without waiting for the plan.
+pub(crate) async fn enqueue(
+    app: &Arc<App>,
+    caller: &Arc<Caller>,
+    plan: PlanId,
+) -> Result<(), Problem> {
+    let mut pending = acquire_slot(app, caller);
+    // A refusal is reported to the caller now; otherwise the wait for a slot continues in the background.
+    if let Poll::Ready(slot) = futures_util::poll!(pending.as_mut()) {
+        pending = Box::pin(std::future::ready(Ok(slot?)));
+    }
+    let how = queue_entry(app, caller.identity());
+    let (queue, stored) = (app.services_of(caller).plan_queue(), how.clone());
+    crate::blocking(move || queue.leave(plan, &stored))
+        .await
+        .map_err(|error| Problem::from_error(&error))?;
+    let drive = PlanDriver {
+        app: Arc::clone(app),
+        caller: Arc::clone(caller),
+        plan,
+        how,
+    };
+    crate::spawn_task(drive.run(pending));
+    Ok(())
+}
+
+fn acquire_slot(app: &Arc<App>, caller: &Arc<Caller>) -> PendingSlot {
+    let (app, caller) = (Arc::clone(app), Arc::clone(caller));
+    Box::pin(async move { app.acquire_slot(&caller).await })
+}
+
+/// The queue entry for a plan that this server runs for a caller.
+fn queue_entry(app: &App, identity: &str) -> QueueEntry {
+    QueueEntry {
+        served: Some(ServerClaim {
+            server: app.tasks.runner().to_owned(),
+            identity: identity.to_owned(),
+            request: ProcessId::generate().to_string(),
+        }),
+        ..QueueEntry::default()
+    }
+}
+
+/// Takes over plans of dead servers.
+pub(crate) async fn take_over(app: &Arc<App>) -> Result<(), Failure> {
+    let inner = Arc::clone(app);
+    let taken = crate::blocking(move || taken_over(&inner)).await?;
+    for (plan, caller, how) in taken {
+        let pending = acquire_slot(app, &caller);
+        let app = Arc::clone(app);
+        let drive = PlanDriver {
+            app,
+            caller,
+            plan,
+            how,
+        };
+        tokio::spawn(drive.run(pending));
+    }
+    Ok(())
+}
+
+fn taken_over(app: &App) -> Result<Vec<(PlanId, Arc<Caller>, QueueEntry)>, Failure> {
+    let failed = |error: PlanError| Failure::from_error(&error);
+    let queue = app.services.plan_queue();
+    let mut taken = Vec::new();
+    for (plan, was) in queue.all().map_err(failed)? {
+        let Some(served) = &was.served else { continue };
+        if queue.is_served(&was).map_err(failed)? {
+            continue;
+        }
+        let caller = a2a::caller(app, &served.identity)?;
+        let now = caller
+            .as_ref()
+            .map(|caller| queue_entry(app, caller.identity()));
+        // Without a valid token of the caller the plan is released and stays as it is.
+        let is_ours = queue.pass_on(plan.id, &was, now.as_ref()).map_err(failed)?;
+        if let (true, Some(caller), Some(now)) = (is_ours, caller, now) {
+            tracing::info!(plan = %plan.id, from = served.server, "took over the plan of a dead server");
+            taken.push((plan.id, caller, now));
+        }
+    }
+    Ok(taken)
+}
+
+/// A plan that this server runs.
+struct PlanDriver {
+    app: Arc<App>,
+    caller: Arc<Caller>,
+    plan: PlanId,
+    how: QueueEntry,
+}
+
+impl PlanDriver {
+    /// Runs the plan once it gets a slot, and retries while another process works on it. The plan itself stores its
+    /// result.
+    async fn run(self, mut pending: PendingSlot) {
+        loop {
+            let outcome = match pending.await {
+                Ok(slot) => self.run_once(slot).await,
+                Err(problem) => Err(problem),
+            };
+            if !outcome.is_err_and(|problem| should_retry(&self.app, &problem)) {
+                break;
+            }
+            if self.pause().await || !self.is_assigned().await {
+                return;
+            }
+            pending = acquire_slot(&self.app, &self.caller);
+        }
+        // Releases the plan; retried until the database stores it.
+        while self.release().await.is_err() {
+            if self.pause().await {
+                return;
+            }
+        }
+    }
+
+    async fn run_once(&self, slot: Slot) -> Result<(), Problem> {
+        let context = self.app.application.for_caller(Caller::clone(&self.caller));
+        let request = ExecutePlan {
+            reference: Some(self.plan.to_string()),
+            ..ExecutePlan::default()
+        };
+        self.app
+            .run_in(slot, move |cancel| {
+                let done = context.cancelled_by(cancel).call(request);
+                done.map(drop).map_err(|error| Problem::from_error(&error))
+            })
+            .await
+    }
+
+    /// Waits for the retry delay; `true` if the server is stopping and leaves the plan to the next one.
+    async fn pause(&self) -> bool {
+        tokio::select! {
+            () = self.app.shutdown.started() => true,
+            () = tokio::time::sleep(PAUSE) => false,
+        }
+    }
+
+    /// Whether the plan is still assigned to this server. `true` if the database does not respond.
+    async fn is_assigned(&self) -> bool {
+        let queue = self.app.services.plan_queue();
+        let (plan, how) = (self.plan, self.how.clone());
+        let found = crate::blocking(move || queue.is_queued_as(plan, &how)).await;
+        found.unwrap_or(true)
+    }
+
+    async fn release(&self) -> Result<(), PlanError> {
+        let queue = self.app.services_of(&self.caller).plan_queue();
+        let (plan, how) = (self.plan, self.how.clone());
+        crate::blocking(move || queue.pass_on(plan, &how, None).map(drop)).await
+    }
+}
+
+/// Whether a failed run has to be retried later: another process works on the plan, there is no free slot, or the
+/// server is stopping.
+fn should_retry(app: &App, problem: &Problem) -> bool {
+    let is = |code: Code| problem.code == code.as_str();
+    let was_interrupted = is(Code::PlanCancelled) && app.shutdown.has_started();
+    was_interrupted || is(Code::PlanBusy) || is(Code::ServerBusy) || is(Code::ServerEnding)
+}
