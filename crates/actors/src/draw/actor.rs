@@ -70,7 +70,7 @@ pub(crate) enum DrawnEdgeKind {
 }
 
 /// All outgoing edges of a node, in the order of evaluation.
-pub(crate) fn edges(node: &Node) -> Vec<DrawnEdge> {
+pub(crate) fn drawn_edges(node: &Node) -> Vec<DrawnEdge> {
     let drawn_edge = |target: NodeIndex, label: Option<String>, kind| DrawnEdge {
         target,
         label,

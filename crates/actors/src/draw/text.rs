@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{DrawnEdge, DrawnEdgeKind, about, shortened, title, ways};
+use super::{DrawnEdge, DrawnEdgeKind, about, drawn_edges, shortened, title};
 use crate::graph::{Actor, Graph, NodeIndex, NodeKind};
 
 /// Maximum length of a drawn condition.
@@ -87,7 +87,7 @@ impl Drawing<'_> {
     /// Edges of a node; after branches, the join, which is drawn last.
     fn below(&mut self, index: NodeIndex) -> Vec<DrawnEdge> {
         let node = &self.graph.nodes[index.0 as usize];
-        let mut below = ways(node);
+        let mut below = drawn_edges(node);
         if let NodeKind::Parallel(parallel) = &node.kind {
             self.joins[parallel.join.0 as usize] = true;
             below.push(DrawnEdge {
