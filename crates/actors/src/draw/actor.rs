@@ -28,7 +28,7 @@ pub fn diagram(actor: &Actor) -> Diagram {
         }
     });
     let edges = graph.nodes.iter().enumerate().flat_map(|(from, node)| {
-        edges(node).into_iter().map(move |edge| DiagramEdge {
+        drawn_edges(node).into_iter().map(move |edge| DiagramEdge {
             from,
             to: edge.target.0 as usize,
             label: edge.label,
