@@ -50,8 +50,8 @@ pub use action::operations as action_operations;
 pub use action::{ActionFilter, ActionService, RegisteredAction};
 pub use actor::operations as actor_operations;
 pub use actor::{
-    ActorBundle, ActorService, ActorText, ActorWorld, ContextService, ContextServiceError,
-    ExportedContext, ExportedMessage, FoundActor, IsModel, ReferableNames, read_context,
+    ActorBundle, ActorService, ActorText, ActorWorld, ContextMessage, ContextService,
+    ContextServiceError, ExportedContext, FoundActor, IsModel, ReferableNames, read_context,
 };
 pub use automation::AutomationService;
 pub use automation::operations as automation_operations;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::safety::SafetySelection;
 use super::{AgentRequest, AgentRuntime, ToolRequirements, session_mode};
 use crate::actor::{
-    ActorBundle, ActorService, ActorWorld, ContextService, ExportedMessage, FoundActor,
+    ActorBundle, ActorService, ActorWorld, ContextMessage, ContextService, FoundActor,
 };
 use crate::observer::Observer;
 use crate::operation::OperationError;
@@ -320,10 +320,10 @@ impl<'a> ActorRunner<'a> {
             ("user", options.prompt.clone().unwrap_or_default()),
             ("assistant", answer_text(&report.outcome.output)),
         ];
-        let messages: Vec<ExportedMessage> = messages
+        let messages: Vec<ContextMessage> = messages
             .into_iter()
             .filter(|(_, content)| !content.trim().is_empty())
-            .map(|(role, content)| ExportedMessage {
+            .map(|(role, content)| ContextMessage {
                 role: role.to_owned(),
                 content,
             })

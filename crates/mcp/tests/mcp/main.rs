@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if let Some(code) = cleveragents_process::stage_main(&arguments) {
         return code.into();
     }
-    if let Some(code) = life::parent(&arguments) {
+    if let Some(code) = server_lifecycle::parent(&arguments) {
         return code;
     }
     let wanted: Vec<String> = arguments[1..]
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     let mut failed = 0;
     for (name, test) in [
         protocol::TESTS,
-        life::TESTS,
+        server_lifecycle::TESTS,
         hostile::TESTS,
         network::TESTS,
         visible_paths::TESTS,
