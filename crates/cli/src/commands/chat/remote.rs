@@ -19,7 +19,7 @@ use super::run_command::{help, no_message, saved};
 use super::screen::Screen;
 use super::signals::Stopper;
 use super::{Flow, LONGEST_NAME, RECENT, Source};
-use crate::arguments::RemoteChat as Arguments;
+use crate::arguments::Chat as Arguments;
 use crate::commands::model::list_report as list_models;
 use crate::commands::session::{list_report, show_report};
 use crate::commands::tool::list_report as list_tools;
