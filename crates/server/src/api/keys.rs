@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::gate::{self, Permit};
 use crate::problem::Problem;
-use crate::routes::Answer;
+use crate::routes::RouteResponse;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -126,7 +126,7 @@ pub(crate) async fn once(
     app: &Arc<App>,
     permit: Permit,
     request: Request,
-    handler: fn(Arc<App>, Permit, Request) -> Answer,
+    handler: fn(Arc<App>, Permit, Request) -> RouteResponse,
 ) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     let body = gate::body(app, body).await?;
