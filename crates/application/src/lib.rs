@@ -104,7 +104,7 @@ pub use plan::{
     KeptVariables, OpenChangeset, PROMPTS, PlanDefaults, PlanError, PlanExecutionContext,
     PlanFrontEnd, PlanLookup, PlanQueue, PlanRollbackPreview, PlanRolledBack, PlanService,
     QueueEntry, REVIEWER, SERVER_LEASE, STRATEGIST, ServerClaim, UseAction, built_in_actors,
-    calling_actor,
+    calling_actor, one_off_action,
 };
 pub use process::{Liveness, current_owner, liveness};
 pub use project::operations as project_operations;

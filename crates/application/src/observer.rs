@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::FailedCheck;
-use crate::tool::{call_status, called_tool};
+use crate::tool::{call_status, called_tool, edit_patch};
 use crate::turn::InterruptedTurnSummary;
 
 /// A progress event. `path` is the step of a run of an actor, such as `review#0`; events of
@@ -94,6 +94,23 @@ pub enum AgentEvent {
         /// Reason of a failure or refusal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+        /// The change that a successful call made to a file, as a diff without line numbers. At
+        /// most about 6,000 bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        patch: Option<String>,
+    },
+    /// The usage of one answer of a model.
+    AnswerUsage {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
+        model: String,
+        input_tokens: u64,
+        /// Those of the input tokens that the provider read from its cache.
+        cached_input_tokens: u64,
+        output_tokens: u64,
+        /// Millionths of a US dollar; none when the price is unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_micro_usd: Option<u64>,
     },
     /// An interrupted turn of the session was found.
     TurnRecovered {
@@ -240,6 +257,7 @@ impl AgentEvent {
             invocation: outcome.invocation(),
             status: ToolCallStatus::from(outcome),
             message,
+            patch: edit_patch(call).filter(|_| outcome.is_success()),
         }
     }
 
@@ -274,6 +292,7 @@ impl AgentEvent {
         | Self::AnswerComplete { path }
         | Self::ToolCallStarted { path, .. }
         | Self::ToolCallFinished { path, .. }
+        | Self::AnswerUsage { path, .. }
         | Self::Compacted { path, .. }
         | Self::Caveat { path, .. } = &mut self
         {

@@ -64,6 +64,9 @@ pub struct Capabilities {
     pub json_schema: bool,
     /// Reasons before it answers.
     pub reasoning: bool,
+    /// Trained on the patch format: file changes are offered as `apply_patch`, otherwise as
+    /// `edit_file`.
+    pub apply_patch: bool,
     /// Maximum number of input and output tokens together.
     pub context_window: Option<u64>,
     /// Maximum number of input tokens, where that is less than the context window allows.
@@ -83,6 +86,7 @@ impl Default for Capabilities {
             vision: false,
             json_schema: true,
             reasoning: false,
+            apply_patch: false,
             context_window: None,
             max_input: None,
             max_output: None,

@@ -34,6 +34,10 @@ pub struct ChatRequest {
     pub cache: bool,
     /// Whether the answer is streamed. Otherwise it arrives as one piece at the end.
     pub stream: bool,
+    /// Identifies requests with the same beginning, such as those of one plan, so that a provider routes them to the
+    /// same cache. At most 64 characters. Sent to `OpenAI`.
+    #[serde(skip)]
+    pub cache_key: Option<String>,
     /// Idempotency key of this request, the same when it is repeated after a crash. Used by remote agents; models
     /// ignore it.
     #[serde(skip)]
@@ -73,6 +77,7 @@ impl Default for ChatRequest {
             options: Map::new(),
             cache: true,
             stream: true,
+            cache_key: None,
             key: None,
             noted: None,
         }

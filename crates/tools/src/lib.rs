@@ -35,7 +35,9 @@ pub use gate::{
     Phase, Picture, PlanMode, Refusal, RefusalReason, data_for_model,
 };
 pub use loop_guard::{LoopGuard, Verdict};
-pub use model_tools::{Declaration, called_tool, with_model_names};
+pub use model_tools::{
+    Declaration, EditTool, ToolOffer, called_tool, resolve_call, with_model_names, without_bounds,
+};
 pub use name::{ToolName, ToolNameError};
 pub use output::{DEFAULT_SHOWN_BYTES, LineRange, Log, Output, ShownOutput, Spool};
 pub use registry::{Registry, RegistryError, TightenError, check_schema, check_value};

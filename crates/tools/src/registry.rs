@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::argument_errors::schema_errors_unredacted;
 use crate::capability::{CapabilityChange, OverrideError};
-use crate::model_tools::{self, Declaration, ModelTool};
+use crate::model_tools::{self, Declaration, ModelTool, ToolOffer};
 use crate::name::ToolName;
 use crate::spec::{Source, ToolSpec};
 use crate::tool::{Grounds, PrepareError, PreparedCall, Tool};
@@ -301,8 +301,12 @@ impl Registry {
     }
 
     /// Declarations for the model of the selected tools.
-    pub fn declarations(&self, is_declared: impl Fn(&ToolSpec) -> bool) -> Vec<Declaration> {
-        model_tools::declarations(self.list().filter(|spec| is_declared(spec)))
+    pub fn declarations(
+        &self,
+        is_declared: impl Fn(&ToolSpec) -> bool,
+        offer: ToolOffer,
+    ) -> Vec<Declaration> {
+        model_tools::declarations(self.list().filter(|spec| is_declared(spec)), offer)
     }
 
     /// All tools, sorted by name.

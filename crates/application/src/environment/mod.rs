@@ -18,7 +18,7 @@ use cleveragents_tools::ports::{Part, Workspace as _};
 
 use crate::tool::SandboxWorkspace;
 use detect::DetectedProject;
-pub(crate) use nested::NestedInstructions;
+pub(crate) use nested::nested_instructions;
 
 /// Maximum size of the block in bytes, including its tags.
 pub(crate) const MAX_BYTES: usize = 4 << 10;

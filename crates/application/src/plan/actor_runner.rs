@@ -30,7 +30,9 @@ use super::report::report_tools;
 use super::requirements::{PlanRequirements, profile_safety};
 use crate::actor::ActorBundle;
 use crate::observer::Observer;
-use crate::run::{RunService, RunServiceError, RunStart, UnknownOutcome};
+use crate::run::{
+    CarriedConversation, RunService, RunServiceError, RunStart, UnknownOutcome, WorkState,
+};
 use crate::runtime::{
     AgentRequest, AgentRuntime, EffectiveSafety, ToolRequirements, find_safety_profile,
 };
@@ -63,8 +65,10 @@ pub(super) struct ActorTask<'t> {
     /// The kind of step, which decides what tools may do.
     pub(super) phase: PlanPhase,
     pub(super) workspace: Option<&'t SandboxWorkspace>,
-    /// The run whose conversation is continued.
-    pub(super) carried: Option<RunId>,
+    /// The conversation that is continued.
+    pub(super) carried: Option<CarriedConversation>,
+    /// The state of the work, for an actor that changes files.
+    pub(super) work: Option<&'t dyn WorkState>,
 }
 
 /// Actor or tool that runs a task.
@@ -114,8 +118,8 @@ impl PlanActorRunner<'_> {
         let is_resumed = known.is_some();
         // A resumed run continues the conversation that it started with.
         let carried = match &known {
-            Some(run) => serde_json::from_value(run.options["carried"].clone()).unwrap_or_default(),
-            None => task.carried,
+            Some(run) => stored_carried(&run.options["carried"]),
+            None => task.carried.clone(),
         };
         let resolved = self.resolve_actor(task, is_resumed.then_some(id))?;
         let role = match task.performer {
@@ -146,7 +150,9 @@ impl PlanActorRunner<'_> {
                 Performer::Actor(_, kind) if role.is_some() => report_tools(kind),
                 _ => ReportTools::default(),
             },
-            carried,
+            carried: carried.clone(),
+            work: task.work,
+            summary_prompt: Some(self.prompts(plan).text("summary").to_owned()),
             temperature: None,
             approver: &approver,
             observer: self.observer,
@@ -355,6 +361,20 @@ impl PlanActorRunner<'_> {
             hash: own.hash,
         })
     }
+}
+
+/// The carried conversation as a run stores it; earlier versions stored only the id of its run.
+fn stored_carried(stored: &Value) -> Option<CarriedConversation> {
+    let id = || serde_json::from_value::<RunId>(stored.clone());
+    let old = || {
+        id().map(|run| CarriedConversation {
+            run,
+            kept_files: None,
+        })
+    };
+    serde_json::from_value(stored.clone())
+        .or_else(|_| old())
+        .ok()
 }
 
 /// The built-in actor for a kind of step.

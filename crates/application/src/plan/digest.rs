@@ -9,15 +9,16 @@ use std::fmt::Write as _;
 use cleveragents_domain::{Decision, DecisionType, Message, PlanStrategy, StepKind, StepRecord};
 use cleveragents_models::{ChatMessage, ToolCall};
 use cleveragents_store::validations::StoredResult;
-use cleveragents_tools::{ToolName, untrusted};
-use serde_json::Value;
+use cleveragents_tools::{resolve_call, untrusted};
 
 use super::prompt::shortened;
 use crate::turn::chat_message;
 
-/// Number of files that are shown, those read last, and bytes of each.
+/// Number of files that are shown: those that the strategy names, then those read last.
 const FILES: usize = 8;
-const EXCERPT: usize = 800;
+/// Maximum size of the excerpt of a file, and of all excerpts, in bytes.
+const EXCERPT: usize = 8_000;
+const EXCERPTS: usize = 32_000;
 /// Number of decisions and steps that are listed, the newest.
 const LISTED: usize = 20;
 /// Bytes of one decision, step or failure.
@@ -27,6 +28,12 @@ const PATHS: usize = 100;
 
 pub(super) struct DigestInputs<'d> {
     pub(super) strategy: Option<&'d PlanStrategy>,
+    /// The summary of the conversation, if the model wrote one.
+    pub(super) summary: Option<&'d str>,
+    /// The files that the strategy names.
+    pub(super) named: &'d [String],
+    /// Maximum size of all excerpts in bytes, for small models.
+    pub(super) room: usize,
     pub(super) decisions: &'d [Decision],
     pub(super) steps: &'d [StepRecord],
     pub(super) messages: &'d [Message],
@@ -41,6 +48,9 @@ pub(super) fn digest(inputs: &DigestInputs<'_>) -> String {
     if let Some(strategy) = inputs.strategy {
         let _written = write!(text, "\n## Strategy\n\n{}\n", strategy.to_markdown().trim());
     }
+    if let Some(summary) = inputs.summary {
+        let _written = write!(text, "\n## Summary\n\n{}\n", summary.trim());
+    }
     add_decisions(inputs.decisions, &mut text);
     add_steps(inputs.steps, &mut text);
     if !inputs.changed.is_empty() {
@@ -53,7 +63,7 @@ pub(super) fn digest(inputs: &DigestInputs<'_>) -> String {
             let _written = writeln!(text, "- and {more} more");
         }
     }
-    add_files(inputs.messages, &mut text);
+    add_files(inputs, &mut text);
     let failed = inputs.results.iter().rev().find(|one| !one.result.passed);
     if let Some(failed) = failed {
         let _written = writeln!(
@@ -108,11 +118,11 @@ fn add_steps(steps: &[StepRecord], text: &mut String) {
     }
 }
 
-/// Adds excerpts of the files that were read last.
-fn add_files(messages: &[Message], text: &mut String) {
+/// Adds the files that the strategy names and those that were read last, each as a whole if it fits.
+fn add_files(inputs: &DigestInputs<'_>, text: &mut String) {
     let mut paths: HashMap<String, String> = HashMap::new();
     let mut read: Vec<(String, String)> = Vec::new();
-    for message in messages {
+    for message in inputs.messages {
         match chat_message(message) {
             Some(ChatMessage::Assistant(answer)) => {
                 paths.extend(answer.calls.iter().filter_map(read_path));
@@ -132,20 +142,24 @@ fn add_files(messages: &[Message], text: &mut String) {
         return;
     }
     text.push_str("\n## Files read\n\nAs they were then; read again what you need.\n");
-    let first = read.len().saturating_sub(FILES);
-    for (path, mut content) in read.into_iter().skip(first) {
-        untrusted::shorten(&mut content, EXCERPT);
+    read.reverse();
+    read.sort_by_key(|(path, _)| !inputs.named.contains(path));
+    let mut room = EXCERPTS.min(inputs.room);
+    for (path, mut content) in read.into_iter().take(FILES) {
+        untrusted::shorten(&mut content, EXCERPT.min(room));
+        room = room.saturating_sub(content.len());
         let _written = writeln!(text, "\n{path}:\n{content}");
+        if room == 0 {
+            break;
+        }
     }
 }
 
 /// The id and the path of a call that reads a file.
 fn read_path(call: &ToolCall) -> Option<(String, String)> {
-    let name = ToolName::from_wire(&call.name).ok();
-    let name = name.map_or_else(|| call.name.clone(), |name| name.short().to_owned());
-    if !matches!(name.as_str(), "file-read" | "read_file") {
+    let (tool, arguments) = resolve_call(&call.name, &call.arguments)?;
+    if !tool.is_builtin() || tool.short() != "file-read" {
         return None;
     }
-    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
     Some((call.id.clone(), arguments["path"].as_str()?.to_owned()))
 }

@@ -38,12 +38,14 @@ mod thread;
 mod validate;
 mod workspace;
 
+pub(crate) use built_in::RolePrompts;
 pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,
 };
 pub use call_actor::calling_actor;
 pub use context::{ContextError, OpenChangeset, PlanExecutionContext};
 pub use control::{PlanQueue, QueueEntry, SERVER_LEASE, ServerClaim};
+pub use create::one_off_action;
 pub use error::PlanError;
 pub use front_end::PlanFrontEnd;
 pub use policy::{CheckpointTrigger, SandboxCleanup, SandboxPolicy};

@@ -5,13 +5,25 @@ use std::fmt::Write as _;
 use cleveragents_domain::{Plan, ReconciledInvariants};
 use cleveragents_store::plan_steps::Guidance;
 
+use super::strategize::TASK_CRITERION;
 use super::thread::PlanThread;
 
 /// The instructions of every model that works for a plan, also after its conversation was
 /// shortened. Prompts do not repeat them.
 pub(super) fn plan_instructions(plan: &Plan, reconciled: &ReconciledInvariants) -> String {
     let mut text = task_instructions(plan);
-    let _written = write!(text, "\nIt is done when:\n{}\n", plan.definition_of_done);
+    let done: Vec<&str> = plan
+        .definition_of_done
+        .lines()
+        .filter(|line| line.trim_start_matches(['-', ' ']) != TASK_CRITERION)
+        .collect();
+    let done = done.join("\n");
+    // A criterion that repeats the task is not sent twice.
+    if !done.trim().is_empty()
+        && done.trim_start_matches(['-', ' ']).trim() != plan.description.trim()
+    {
+        let _written = write!(text, "\nIt is done when:\n{done}\n");
+    }
     if !reconciled.effective.is_empty() {
         text.push_str("\n# Invariants\n\nNo step may break one of them:\n");
         for invariant in &reconciled.effective {
@@ -32,7 +44,7 @@ pub(super) fn task_instructions(plan: &Plan) -> String {
 /// Adds the guidance of the user: for a continued conversation only the new entries, otherwise all
 /// of them.
 pub(super) fn add_guidance(guidance: &[Guidance], thread: &PlanThread, text: &mut String) {
-    let is_new = |one: &&Guidance| thread.run.is_none() || one.applied_at.is_none();
+    let is_new = |one: &&Guidance| thread.carried.is_none() || one.applied_at.is_none();
     let new: Vec<&Guidance> = guidance.iter().filter(is_new).collect();
     if new.is_empty() {
         return;

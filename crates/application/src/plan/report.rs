@@ -6,12 +6,16 @@ use std::sync::LazyLock;
 use cleveragents_domain::StepKind;
 use serde_json::{Value, json};
 
-use crate::turn::{REPORT, ReportTool, ReportTools, TextAnswer};
+use super::prompt::shortened;
+use crate::turn::{REPORT, ReportTool, ReportTools, TextAnswer, is_refusal};
 
 const SUBMIT_STRATEGY: &str = "submit_strategy";
 const STEP_DONE: &str = "step_done";
 const STEP_BLOCKED: &str = "step_blocked";
 const SUBMIT_REVIEW: &str = "submit_review";
+
+/// Maximum size of an answer that a reason repeats, in bytes.
+const SHOWN_ANSWER: usize = 600;
 
 /// The reports of strategist and executor. Both get the same list, so that the prompt caches of
 /// providers stay valid from phase to phase.
@@ -19,19 +23,19 @@ static WORK: LazyLock<[ReportTool; 3]> = LazyLock::new(|| {
     [
         ReportTool {
             name: SUBMIT_STRATEGY,
-            description: "Ends the strategize phase with the strategy.",
+            description: "End strategizing with the strategy.",
             schema: strategy_schema(),
             requires_success: false,
         },
         ReportTool {
             name: STEP_DONE,
-            description: "Ends the step: it is done and its check passes.",
+            description: "End the phase: done, and its check passes. While strategizing: nothing has to change.",
             schema: step_done_schema(),
             requires_success: true,
         },
         ReportTool {
             name: STEP_BLOCKED,
-            description: "Ends the step without a result: it is blocked. The user is asked for guidance.",
+            description: "End the phase without a result: impossible, wrong, or in need of the user.",
             schema: step_blocked_schema(),
             requires_success: false,
         },
@@ -52,13 +56,13 @@ pub(super) fn report_tools(kind: StepKind) -> ReportTools<'static> {
     match kind {
         StepKind::Strategize => ReportTools {
             offered: &*WORK,
-            accepted: &[SUBMIT_STRATEGY],
-            text: TextAnswer::Report,
+            accepted: &[SUBMIT_STRATEGY, STEP_BLOCKED, STEP_DONE],
+            text: TextAnswer::RemindedOnce,
         },
         StepKind::Step | StepKind::Fix | StepKind::Guidance => ReportTools {
             offered: &*WORK,
             accepted: &[STEP_DONE, STEP_BLOCKED],
-            text: TextAnswer::Accepted,
+            text: TextAnswer::RemindedUnlessDone,
         },
         StepKind::Review => ReportTools {
             offered: &*REVIEW,
@@ -81,17 +85,12 @@ pub(super) enum StepReport {
 }
 
 impl StepReport {
-    /// Reads the answer of an actor. An answer without a report counts as done, with the answer as
-    /// text.
-    pub(super) fn parse(answer: &Value) -> Self {
+    /// Reads the answer of an actor. An answer in prose counts as done when the work may end with it
+    /// and it is no refusal.
+    pub(super) fn parse(answer: &Value, may_end: bool) -> Self {
         let text = |name: &str| answer[name].as_str().map(str::trim);
         match answer[REPORT].as_str() {
-            Some(STEP_BLOCKED) => Self::Blocked {
-                reason: text("reason").unwrap_or_default().to_owned(),
-                suggestion: text("suggestion")
-                    .filter(|suggestion| !suggestion.is_empty())
-                    .map(str::to_owned),
-            },
+            Some(STEP_BLOCKED) => Self::blocked(answer),
             Some(STEP_DONE) => {
                 let mut summary = text("summary").unwrap_or_default().to_owned();
                 let checks = answer["checks_run"].as_array().into_iter().flatten();
@@ -105,13 +104,81 @@ impl StepReport {
                 }
                 Self::Done(summary)
             }
-            _ => Self::Done(answer_text(answer)),
+            _ => {
+                let text = answer_text(answer);
+                if may_end && !is_refusal(&text) {
+                    return Self::Done(text);
+                }
+                Self::Blocked {
+                    reason: without_report("it changed nothing and reported nothing", &text),
+                    suggestion: None,
+                }
+            }
+        }
+    }
+
+    fn blocked(answer: &Value) -> Self {
+        let text = |name: &str| answer[name].as_str().map(str::trim);
+        Self::Blocked {
+            reason: text("reason").unwrap_or_default().to_owned(),
+            suggestion: text("suggestion")
+                .filter(|suggestion| !suggestion.is_empty())
+                .map(str::to_owned),
         }
     }
 }
 
+/// The outcome of strategizing.
+#[derive(Debug)]
+pub(super) enum StrategyOutcome {
+    /// A strategy, to be parsed.
+    Strategy,
+    /// Nothing has to change, for this reason.
+    NothingToDo(String),
+    /// The task cannot be planned.
+    Blocked {
+        reason: String,
+        suggestion: Option<String>,
+    },
+}
+
+impl StrategyOutcome {
+    /// Reads the answer of a strategist.
+    pub(super) fn parse(answer: &Value) -> Self {
+        match answer[REPORT].as_str() {
+            Some(STEP_BLOCKED) => match StepReport::blocked(answer) {
+                StepReport::Blocked { reason, suggestion } => Self::Blocked { reason, suggestion },
+                StepReport::Done(_) => Self::Strategy,
+            },
+            Some(STEP_DONE) => Self::NothingToDo(
+                answer["summary"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .trim()
+                    .to_owned(),
+            ),
+            Some(_) => Self::Strategy,
+            None => match answer.as_str() {
+                Some(text) if is_refusal(text) => Self::Blocked {
+                    reason: without_report("the strategist made no strategy", text),
+                    suggestion: None,
+                },
+                _ => Self::Strategy,
+            },
+        }
+    }
+}
+
+/// A reason that repeats what an actor answered in place of a report.
+fn without_report(what: &str, text: &str) -> String {
+    match text.trim() {
+        "" => format!("{what}; its answer is empty"),
+        text => format!("{what}; it answered: \"{}\"", shortened(text, SHOWN_ANSWER)),
+    }
+}
+
 /// The answer of an actor as text.
-fn answer_text(value: &Value) -> String {
+pub(super) fn answer_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
@@ -119,25 +186,21 @@ fn answer_text(value: &Value) -> String {
     }
 }
 
+/// The declared schema of a strategy. The parser (`strategize/strategy_parser.rs`) accepts more:
+/// alternatives, confidence, risk and dependencies of steps.
 pub(super) fn strategy_schema() -> Value {
     json!({
         "type": "object",
         "required": ["summary", "steps"],
         "properties": {
             "summary": {"type": "string", "minLength": 1},
-            "risk": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
             "decisions": {"type": "array", "items": {
                 "type": "object",
                 "required": ["question", "chosen"],
                 "properties": {
                     "question": {"type": "string", "minLength": 1},
                     "chosen": {"type": "string", "minLength": 1},
-                    "alternatives": {"type": "array", "items": {"type": "string"}},
-                    "confidence": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
                     "rationale": {"type": "string"},
-                    "type": {"type": "string", "enum": ["strategy_choice", "resource_selection"]},
-                    "depends_on": {"type": "array", "items": {"type": "integer", "minimum": 1}},
-                    "resources": {"type": "array", "items": {"type": "string"}},
                 },
             }},
             "steps": {"type": "array", "minItems": 1, "items": {
@@ -147,28 +210,19 @@ pub(super) fn strategy_schema() -> Value {
                     "title": {"type": "string", "minLength": 1},
                     "description": {"type": "string"},
                     "files": {"type": "array", "items": {"type": "string"}},
-                    "after": {"type": "array", "items": {"type": "integer", "minimum": 1}},
-                    "risk": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
                 },
             }},
         },
     })
 }
 
+/// The declared schema. The parser also accepts `checks_run`: commands and whether they passed.
 fn step_done_schema() -> Value {
     json!({
         "type": "object",
         "required": ["summary"],
         "properties": {
             "summary": {"type": "string", "minLength": 1},
-            "checks_run": {"type": "array", "items": {
-                "type": "object",
-                "required": ["command", "passed"],
-                "properties": {
-                    "command": {"type": "string", "minLength": 1},
-                    "passed": {"type": "boolean"},
-                },
-            }},
         },
     })
 }
@@ -223,7 +277,7 @@ mod tests {
         let blocked =
             json!({"report": "step_blocked", "reason": "no such table", "suggestion": ""});
         assert_eq!(
-            StepReport::parse(&blocked),
+            StepReport::parse(&blocked, true),
             StepReport::Blocked {
                 reason: "no such table".to_owned(),
                 suggestion: None
@@ -232,12 +286,20 @@ mod tests {
         let done = json!({"report": "step_done", "summary": "Wrote it",
             "checks_run": [{"command": "make test", "passed": true}]});
         assert_eq!(
-            StepReport::parse(&done),
+            StepReport::parse(&done, false),
             StepReport::Done("Wrote it\n- `make test` passed".to_owned())
         );
         assert_eq!(
-            StepReport::parse(&json!("Written.")),
+            StepReport::parse(&json!("Written."), true),
             StepReport::Done("Written.".to_owned())
         );
+        for (text, may_end) in [
+            ("Written.", false),
+            ("", false),
+            ("I\u{2019}m sorry, but I can't help with that.", true),
+        ] {
+            let report = StepReport::parse(&json!(text), may_end);
+            assert!(matches!(report, StepReport::Blocked { .. }), "{text}");
+        }
     }
 }

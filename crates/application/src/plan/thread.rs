@@ -3,13 +3,14 @@
 //! The executor's conversation starts with the strategist's; a step continues the step before it,
 //! and a fix continues where the executor stopped. The conversation of each run is stored
 //! completely: the earlier messages are copied when it starts (`run/agent.rs`). Steps that a
-//! rollback undid are not in it. A conversation that is too long for the model, or meant for an
+//! rollback undid are not in it. When the executor continues the strategist, long results that the
+//! strategy does not name are replaced by stubs. A conversation that is too long for the model, or meant for an
 //! actor with several models, is replaced by a digest (`digest.rs`).
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use cleveragents_domain::{Message, Plan, RunId, StepKind, StepRecord};
+use cleveragents_domain::{Message, Plan, PlanStrategy, RunId, StepKind, StepRecord};
 use cleveragents_models::{ChatMessage, UserPart};
 use cleveragents_store::{decisions, plan_steps, validations};
 use serde_json::Value;
@@ -18,6 +19,7 @@ use super::actor_runner::PlanActorRunner;
 use super::digest::{DigestInputs, digest};
 use super::error::PlanError;
 use crate::answer_json::json_values;
+use crate::run::{CarriedConversation, prune, read_paths};
 use crate::turn::chat_message;
 
 /// The longest conversation that is continued, in tokens, and as a percentage of the model's
@@ -41,13 +43,15 @@ pub(super) struct ThreadRequest<'t> {
     pub(super) blocked: Option<RunId>,
     /// The paths that the plan has changed so far.
     pub(super) changed: &'t [String],
+    /// The strategy to execute: the conversation of the strategist is pruned to what it names.
+    pub(super) strategy: Option<&'t PlanStrategy>,
 }
 
 /// The start of a conversation of a plan.
 #[derive(Debug, Default)]
 pub(super) struct PlanThread {
-    /// The run whose conversation is continued.
-    pub(super) run: Option<RunId>,
+    /// The conversation that is continued.
+    pub(super) carried: Option<CarriedConversation>,
     /// The digest of a conversation that is not continued. The prompt shows it.
     pub(super) digest: Option<String>,
     /// All text of the conversation or the digest.
@@ -57,7 +61,7 @@ pub(super) struct PlanThread {
 impl PlanThread {
     /// Whether there is no earlier conversation.
     pub(super) const fn is_new(&self) -> bool {
-        self.run.is_none() && self.digest.is_none()
+        self.carried.is_none() && self.digest.is_none()
     }
 
     /// Whether the conversation already shows a text.
@@ -106,20 +110,29 @@ impl PlanActorRunner<'_> {
         let store = &self.gates.store;
         let steps = store.read(|reader| plan_steps::of_plan(reader, plan.id))?;
         let runs = match request.blocked {
-            Some(run) => vec![run],
+            Some(run) => vec![(run, StepKind::Step)],
             None => earlier_runs(&steps, request.before),
         };
-        for run in runs {
-            let messages = self
+        for (run, kind) in runs {
+            let mut messages = self
                 .runs
                 .last_messages(run)
                 .map_err(PlanError::from_service)?;
             if messages.is_empty() {
                 continue;
             }
-            if self.fits(request.actor, &messages)? {
+            let kept_files = request
+                .strategy
+                .filter(|_| kind == StepKind::Strategize)
+                .map(|strategy| named_files(strategy, &messages));
+            if let Some(kept) = &kept_files {
+                prune(&mut messages, kept);
+            }
+            let limit = self.limit(request.actor)?;
+            let bytes: usize = messages.iter().map(message_bytes).sum();
+            if (bytes / BYTES_PER_TOKEN) as u64 <= limit {
                 return Ok(PlanThread {
-                    run: Some(run),
+                    carried: Some(CarriedConversation { run, kept_files }),
                     digest: None,
                     text: text_of(&messages),
                 });
@@ -130,16 +143,27 @@ impl PlanActorRunner<'_> {
                     validations::results(reader, plan.id)?,
                 ))
             })?;
+            let summary = self
+                .runs
+                .last_summary(run)
+                .map_err(PlanError::from_service)?;
+            let strategy = plan.strategy.as_ref();
             let digest = digest(&DigestInputs {
-                strategy: plan.strategy.as_ref(),
+                strategy,
+                summary: summary.as_deref(),
                 decisions: &decisions,
                 steps: &steps,
+                named: &strategy.map_or_else(Vec::new, |one| named_files(one, &messages)),
                 messages: &messages,
                 changed: request.changed,
                 results: &results,
+                room: match usize::try_from(limit) {
+                    Ok(limit) if limit > 0 => limit / 3 * BYTES_PER_TOKEN,
+                    _ => usize::MAX,
+                },
             });
             return Ok(PlanThread {
-                run: None,
+                carried: None,
                 text: digest.clone(),
                 digest: Some(digest),
             });
@@ -147,31 +171,45 @@ impl PlanActorRunner<'_> {
         Ok(PlanThread::default())
     }
 
-    /// Whether an actor can continue a conversation.
-    fn fits(&self, actor: &str, messages: &[Message]) -> Result<bool, PlanError> {
+    /// Maximum number of tokens of a conversation that an actor continues; 0 for an actor with several
+    /// models.
+    fn limit(&self, actor: &str) -> Result<u64, PlanError> {
         let found = self.runtime.actor(actor).map_err(PlanError::from_service)?;
-        let Some(window) = self.runtime.input_tokens(&found.actor) else {
-            return Ok(false);
-        };
-        let limit = (window / 100 * LONGEST_PERCENT).min(LONGEST_TOKENS);
-        let bytes: usize = messages.iter().map(message_bytes).sum();
-        Ok((bytes / BYTES_PER_TOKEN) as u64 <= limit)
+        let window = self.runtime.input_tokens(&found.actor);
+        Ok(window.map_or(0, |window| {
+            (window / 100 * LONGEST_PERCENT).min(LONGEST_TOKENS)
+        }))
     }
 }
 
-/// The runs whose conversation may be continued, newest first.
-fn earlier_runs(steps: &[StepRecord], before: u64) -> Vec<RunId> {
-    let is_thread = |step: &&StepRecord| {
-        let kind = step.kind();
-        step.number < before
+/// The files that a strategy names: those of its steps, and those that were read and that its text
+/// mentions.
+fn named_files(strategy: &PlanStrategy, messages: &[Message]) -> Vec<String> {
+    let text = strategy.to_markdown();
+    let mut files: Vec<String> = strategy.files().iter().map(ToString::to_string).collect();
+    let mentioned = read_paths(messages).into_iter();
+    files.extend(mentioned.filter(|path| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        text.contains(name)
+    }));
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+/// The runs whose conversation may be continued, newest first, with the kind of their step.
+fn earlier_runs(steps: &[StepRecord], before: u64) -> Vec<(RunId, StepKind)> {
+    let of_thread = |step: &StepRecord| {
+        let kind = step.kind()?;
+        let is_in_thread = step.number < before
             && step.undone_by.is_none()
             && matches!(
                 kind,
-                Some(StepKind::Strategize | StepKind::Step | StepKind::Fix | StepKind::Guidance)
-            )
+                StepKind::Strategize | StepKind::Step | StepKind::Fix | StepKind::Guidance
+            );
+        Some((step.run?, kind)).filter(|_| is_in_thread)
     };
-    let steps = steps.iter().filter(is_thread);
-    steps.rev().filter_map(|step| step.run).collect()
+    steps.iter().rev().filter_map(of_thread).collect()
 }
 
 fn message_bytes(message: &Message) -> usize {

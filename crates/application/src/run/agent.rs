@@ -11,25 +11,36 @@ use cleveragents_models::{
 };
 use cleveragents_store::messages::{AppendEvents, AppendedMessage};
 use cleveragents_store::sessions::NewSession;
-use cleveragents_store::{messages, runs, sessions, turns};
-use cleveragents_tools::{check_value, example};
+use cleveragents_store::{runs, sessions, turns};
+use cleveragents_tools::{check_value, example, untrusted};
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::context::WorkState;
 use super::executor::{RunExecutor, broken, failure, refused};
+use super::prune::prune;
 use super::trace;
 use super::usage::{self, answered};
 use crate::answer_json::json_values;
 use crate::observer::{AgentEvent, StepObserver};
 use crate::turn::{
-    TextAnswer, TurnAllowance, TurnError, TurnRequest, TurnSettings, TurnTools, Waiting,
+    TextAnswer, TurnAllowance, TurnError, TurnRequest, TurnSettings, TurnTools, Waiting, is_refusal,
 };
 use crate::unknown_outcome::UnknownOutcomeApprover;
 
 /// Maximum number of corrections of an answer that does not fit its schema.
 const CORRECTIONS: usize = 2;
+
+/// Maximum number of reminders of a report.
+const REMINDERS: usize = 1;
+
+/// Maximum size of the diff in the prompt that continues a failed turn, in bytes.
+const SHOWN_DIFF: usize = 8_000;
+
+/// Maximum size of an answer that an error repeats, in bytes.
+const SHOWN_ANSWER: usize = 300;
 
 /// Only a process that died can have held the conversation of a run.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,8 +55,14 @@ enum ConversationState {
     Interrupted,
     /// It has an answer, after this number of turns.
     Answered { answer: TurnAnswer, turns: usize },
-    /// Its turn failed; its messages are not reused.
-    Failed,
+    /// Its last turn failed.
+    Failed {
+        reason: String,
+        /// Whether the model answered in that turn; otherwise its question is asked again.
+        has_answer: bool,
+        /// Whether a turn before it failed too, and the model has not answered since.
+        is_hopeless: bool,
+    },
 }
 
 /// Answer of the model in a turn.
@@ -76,38 +93,64 @@ impl RunExecutor<'_> {
             let key = format!("{}~{}~{number}", call.path, call.attempt);
             let session = self.run.session(&key);
             let state = self.conversation_state(session).map_err(broken)?;
-            if !is_known {
+            // A retry of a failed turn has the limits of a new one.
+            if !is_known && !matches!(state, ConversationState::Failed { .. }) {
                 call.allowance.count(self.usage(session).map_err(broken)?);
-                is_known = true;
             }
+            is_known = true;
             match state {
-                ConversationState::Failed => {
+                // The conversation itself may be the cause: the next one starts without it.
+                ConversationState::Failed {
+                    is_hopeless: true, ..
+                } => {
                     lost = lost.plus(self.usage(session).map_err(broken)?);
                     number += 1;
                     is_known = false;
                     continue;
+                }
+                ConversationState::Failed {
+                    reason, has_answer, ..
+                } => {
+                    prompt = Some(if has_answer {
+                        self.continuation(&reason)
+                    } else {
+                        call.prompt.clone()
+                    });
                 }
                 ConversationState::Absent => self.begin(session, call)?,
                 ConversationState::Open => {}
                 ConversationState::Interrupted => prompt = None,
                 ConversationState::Answered { answer, turns } => {
                     let usage = lost.plus(self.usage(session).map_err(broken)?);
+                    let is_reminded = agent.response_format.is_none();
+                    let limit = if is_reminded { REMINDERS } else { CORRECTIONS };
+                    let text = match &answer {
+                        TurnAnswer::Text(text) => text.clone(),
+                        TurnAnswer::Report(_) => String::new(),
+                    };
                     match self.read_answer(agent.response_format.as_ref(), answer) {
                         Ok(value) => return Ok(Answer { value, usage }),
+                        // Its reader judges it.
+                        Err(_)
+                            if turns > limit
+                                && is_reminded
+                                && self.run_context.reports.text != TextAnswer::Report =>
+                        {
+                            let value = Value::String(text);
+                            return Ok(Answer { value, usage });
+                        }
                         // An earlier attempt of the run gave up on the step; this attempt asks
                         // again.
-                        Err(_) if turns > CORRECTIONS && !has_reported => {
+                        Err(_) if turns > limit && !has_reported => {
                             lost = usage;
                             number += 1;
                             is_known = false;
                             continue;
                         }
-                        Err(why) if turns > CORRECTIONS => {
+                        Err(why) if turns > limit => {
                             return Err(Failure {
                                 kind: FailureKind::InvalidFormat,
-                                message: format!(
-                                    "the answer does not fit the response format: {why}"
-                                ),
+                                message: misfit(&why, &text),
                                 usage,
                             });
                         }
@@ -140,10 +183,24 @@ impl RunExecutor<'_> {
             };
             Ok(match last.state {
                 TurnState::Running => ConversationState::Interrupted,
-                TurnState::Failed => ConversationState::Failed,
+                TurnState::Failed => {
+                    let has_answer = turns::steps(reader, last.id)?.iter().any(is_answer);
+                    let mut before = all.iter().rev().skip(1);
+                    ConversationState::Failed {
+                        reason: last.error.clone().unwrap_or_default(),
+                        has_answer,
+                        is_hopeless: !has_answer
+                            && before
+                                .next()
+                                .is_some_and(|turn| turn.state == TurnState::Failed),
+                    }
+                }
                 TurnState::Complete => ConversationState::Answered {
                     answer: self.answer_of(turns::steps(reader, last.id)?),
-                    turns: all.len(),
+                    turns: all
+                        .iter()
+                        .filter(|turn| turn.state == TurnState::Complete)
+                        .count(),
                 },
             })
         })
@@ -172,11 +229,36 @@ impl RunExecutor<'_> {
         };
         match format {
             Some(format) => formatted(format, &text),
-            None if self.run_context.reports.text == TextAnswer::Report => {
-                self.run_context.reports.in_text(&text)
+            None if self.run_context.reports.text.expects_report() => {
+                let report = self.run_context.reports.in_text(&text);
+                let is_done = self.run_context.reports.text == TextAnswer::RemindedUnlessDone
+                    && !text.trim().is_empty()
+                    && !is_refusal(&text)
+                    && self.run_context.work.is_some_and(WorkState::may_end);
+                match report {
+                    Err(_) if is_done => Ok(Value::String(text)),
+                    report => report,
+                }
             }
             None => Ok(Value::String(text)),
         }
+    }
+
+    /// The prompt that continues a failed turn in its conversation.
+    fn continuation(&self, reason: &str) -> String {
+        let mut prompt = format!(
+            "Your last turn was interrupted: {}. The conversation above is what you did. Calls without a known result may \
+             have had an effect: check before you repeat them. Continue where you stopped; do not start over.",
+            reason.trim_end_matches('.')
+        );
+        if let Some(mut diff) = self.run_context.work.and_then(WorkState::diff) {
+            diff = self.run_context.redactor.text(&diff).into_owned();
+            let mut shown = untrusted::wrap("diff", &diff);
+            untrusted::shorten(&mut shown, SHOWN_DIFF);
+            prompt.push_str("\n\nThe changes so far:\n");
+            prompt.push_str(&shown);
+        }
+        prompt
     }
 
     /// The correction that a model receives when its answer has no usable form.
@@ -196,9 +278,14 @@ impl RunExecutor<'_> {
                  else.{example}"
             );
         }
+        let why = if self.run_context.reports.text == TextAnswer::RemindedUnlessDone {
+            "you ended without a report, and prose does not end a phase".to_owned()
+        } else {
+            format!("your answer is not a report: {why}")
+        };
         format!(
-            "Your answer is not a report: {why}. Call {} with the whole result; without tools, \
-             answer with its arguments as one JSON object and nothing else.",
+            "Not finished: {why}. Continue with the work if something is missing. Then call {}. Without tools, answer \
+             with the arguments of the report as one JSON object and nothing else.",
             tools.join(" or ")
         )
     }
@@ -240,26 +327,36 @@ impl RunExecutor<'_> {
         let carried = self
             .run_context
             .carried
+            .clone()
             .filter(|_| call.messages.is_empty());
         self.engine
             .write(move |unit| {
                 sessions::insert(unit, session, &new, EventKind::SessionCreated)?;
-                let source = match carried {
-                    Some(run) => trace::last_conversation(unit, run)?,
+                let source = match &carried {
+                    Some(carried) => trace::last_conversation(unit, carried.run)?,
                     None => None,
                 };
                 if let Some(source) = source {
-                    let copied: Vec<AppendedMessage> = trace::messages(unit, source)?
+                    let mut messages = trace::messages(unit, source)?;
+                    if let Some(kept) = carried.as_ref().and_then(|one| one.kept_files.as_ref()) {
+                        prune(&mut messages, kept);
+                    }
+                    let copied: Vec<AppendedMessage> = messages
                         .into_iter()
                         .map(|message| AppendedMessage {
                             message_at: Some(message.created_at),
                             message: NewMessage::copy_of(message),
                         })
                         .collect();
-                    messages::append(unit, session, &copied, AppendEvents::Nothing)?;
+                    cleveragents_store::messages::append(
+                        unit,
+                        session,
+                        &copied,
+                        AppendEvents::Nothing,
+                    )?;
                 }
                 if !earlier.is_empty() {
-                    messages::append(unit, session, &earlier, AppendEvents::Each)?;
+                    cleveragents_store::messages::append(unit, session, &earlier, AppendEvents::Each)?;
                 }
                 Ok::<(), cleveragents_store::Error>(())
             })
@@ -361,7 +458,7 @@ impl RunExecutor<'_> {
             return Some(format.clone());
         }
         let reports = &self.run_context.reports;
-        let is_expected = reports.text == TextAnswer::Report && !model.capabilities().tools;
+        let is_expected = reports.text.expects_report() && !model.capabilities().tools;
         let report = reports.expected().next().filter(|_| is_expected)?;
         Some(ResponseFormat {
             name: report.name.to_owned(),
@@ -399,7 +496,12 @@ impl RunExecutor<'_> {
             }),
             stream: call.is_streamed,
             keeps_unfinished: true,
-            ..standard
+            summary_prompt: self
+                .run_context
+                .summary_prompt
+                .clone()
+                .unwrap_or(standard.summary_prompt),
+            ..TurnSettings::default()
         })
     }
 
@@ -428,6 +530,26 @@ impl RunExecutor<'_> {
         self.engine
             .read(|reader| usage::of_session(reader, session))
     }
+}
+
+/// Whether a stored message of a turn is an answer of the model.
+fn is_answer(step: &Value) -> bool {
+    matches!(
+        ChatMessage::deserialize(step),
+        Ok(ChatMessage::Assistant(_))
+    )
+}
+
+/// Why an answer has no usable form, with its beginning.
+fn misfit(why: &str, text: &str) -> String {
+    let text = text.trim();
+    let message = format!("the answer does not fit the response format: {why}");
+    if text.is_empty() {
+        return message;
+    }
+    let end = text.floor_char_boundary(SHOWN_ANSWER);
+    let more = if end < text.len() { "…" } else { "" };
+    format!("{message}; it answered: \"{}{more}\"", &text[..end])
 }
 
 /// The text of the last answer of a turn.

@@ -10,6 +10,8 @@ use cleveragents_process::Cancel;
 use cleveragents_tools::ports::Approver;
 use cleveragents_tools::{Guards, PermissionRules, PlanMode, Registry, SafetyProfile, ToolName};
 
+use serde::{Deserialize, Serialize};
+
 use crate::observer::Observer;
 use crate::tool::{SandboxWorkspace, SpendScope};
 use crate::turn::ReportTools;
@@ -53,6 +55,26 @@ pub enum UnknownOutcome {
     AssumeDone,
 }
 
+/// A conversation that a run continues. Its messages are copied when the run starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarriedConversation {
+    /// The run whose last conversation is continued.
+    pub run: RunId,
+    /// The files whose content stays in it when another phase starts; results that the next phase
+    /// does not need are replaced by stubs. `None` copies everything.
+    #[serde(default)]
+    pub kept_files: Option<Vec<String>>,
+}
+
+/// The state of the work that a run does in a sandbox.
+pub trait WorkState: Sync {
+    /// Whether an answer in prose may end the work: files changed, or none are expected to.
+    fn may_end(&self) -> bool;
+
+    /// The changes so far as a diff; `None` when there are none.
+    fn diff(&self) -> Option<String>;
+}
+
 /// Everything that a run needs.
 pub struct RunContext<'a> {
     pub models: &'a dyn ModelSource,
@@ -82,11 +104,14 @@ pub struct RunContext<'a> {
     pub scopes: Vec<SpendScope>,
     /// Standing instructions for every model.
     pub instructions: Vec<String>,
+    /// The instructions for summaries; the built-in ones when not given.
+    pub summary_prompt: Option<String>,
     /// Tools with which agents report their results.
     pub reports: ReportTools<'a>,
-    /// The run whose last conversation every conversation of this run starts with. Its messages are
-    /// copied.
-    pub carried: Option<RunId>,
+    /// The conversation that every conversation of this run starts with.
+    pub carried: Option<CarriedConversation>,
+    /// The state of the work, for the prompts between the turns of a model.
+    pub work: Option<&'a dyn WorkState>,
     /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
     /// Removes secrets from stored and shown text.

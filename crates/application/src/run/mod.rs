@@ -11,14 +11,17 @@ mod error;
 mod executor;
 mod log;
 pub mod operations;
+mod prune;
 mod question;
 mod service;
 mod tool;
 mod trace;
 mod usage;
 
+pub(crate) use context::{CarriedConversation, WorkState};
 pub use context::{ModelSource, RunContext, ToolSources, UnknownOutcome};
 pub use error::{RunServiceError, StoppedRun};
+pub(crate) use prune::{prune, read_paths};
 pub use question::{GivenAnswer, OpenQuestion};
 pub use service::{RunReport, RunService, RunStart, RunView, StepView, run_namespace};
 pub(crate) use trace::bounded;

@@ -2,7 +2,7 @@
 
 use cleveragents_domain::{Message, RunId, Sequence, SessionId, Turn, TurnId, TurnState};
 use cleveragents_models::{AssistantMessage, ChatMessage};
-use cleveragents_store::{Error, Reader, messages, runs, turns};
+use cleveragents_store::{Error, Reader, context_summaries, messages, runs, turns};
 use serde_json::Value;
 
 use super::error::RunServiceError;
@@ -43,6 +43,17 @@ impl RunService {
         })?)
     }
 
+    /// The newest summary of that conversation.
+    pub(crate) fn last_summary(&self, id: RunId) -> Result<Option<String>, RunServiceError> {
+        Ok(self.engine.read(|reader| {
+            let Some(session) = last_conversation(reader, id)? else {
+                return Ok(None);
+            };
+            let summary = context_summaries::newest(reader, session)?;
+            Ok::<_, cleveragents_store::Error>(summary.map(|summary| summary.text))
+        })?)
+    }
+
     /// The reasoning and answers of the models of a run, in chronological order; `None` when no
     /// model was called.
     pub fn trace(&self, id: RunId) -> Result<Option<String>, RunServiceError> {
@@ -57,7 +68,8 @@ impl RunService {
     }
 }
 
-/// The conversation of a run that was answered last; `None` when no model answered.
+/// The conversation of a run that was answered last, also when its turn failed afterwards; `None`
+/// when no model answered.
 pub(super) fn last_conversation(
     reader: &mut dyn Reader,
     run: RunId,
@@ -65,12 +77,21 @@ pub(super) fn last_conversation(
     let mut newest: Option<(TurnId, SessionId)> = None;
     for session in runs::sessions(reader, run)? {
         let turns = turns::of_session(reader, session)?;
-        let Some(last) = turns
-            .last()
-            .filter(|turn| turn.state == TurnState::Complete)
-        else {
+        let Some(last) = turns.last().filter(|turn| turn.state != TurnState::Running) else {
             continue;
         };
+        let is_answer = |step: &Value| {
+            matches!(
+                serde_json::from_value(step.clone()),
+                Ok(ChatMessage::Assistant(_))
+            )
+        };
+        if last.state == TurnState::Failed
+            && turns.len() == 1
+            && !turns::steps(reader, last.id)?.iter().any(is_answer)
+        {
+            continue;
+        }
         if newest.is_none_or(|(turn, _)| turn < last.id) {
             newest = Some((last.id, session));
         }

@@ -290,6 +290,8 @@ impl<'a> ActorRunner<'a> {
             instructions: Vec::new(),
             reports: ReportTools::default(),
             carried: None,
+            work: None,
+            summary_prompt: None,
             temperature: options.temperature,
             approver: front_end.approver,
             observer: front_end.observer,

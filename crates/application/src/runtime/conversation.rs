@@ -1,6 +1,7 @@
 //! [`Conversation`]: turns of sessions. It holds the state that turns share: tools, safety and
 //! limits. Each turn locks the session and its sandbox and releases them when it ends.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::toolset::{ConnectedTools, ToolRequirements, agents_of};
 use super::{AgentRuntime, RememberingApprover, session_mode};
 use crate::observer::{NoObserver, Observer};
 use crate::operation::OperationError;
+use crate::plan::RolePrompts;
 use crate::session::SessionService;
 use crate::tool::{SandboxWorkspace, SpendScope};
 use crate::turn::{
@@ -258,6 +260,13 @@ impl Conversation {
             session_sandbox(session.id)
         })?;
         let options = self.runtime.options();
+        let prompts = self.prompts(workspace.as_ref());
+        // A model with files works like an engineer; without any it only talks.
+        let role = workspace
+            .as_ref()
+            .map(|_| prompts.text("chat").to_owned())
+            .filter(|_| model.capabilities().tools);
+        let standard = TurnSettings::default();
         let approver = RememberingApprover::new(self.runtime.tools(), turn.approver);
         let request = TurnRequest {
             plan: None,
@@ -267,7 +276,7 @@ impl Conversation {
             system: self.runtime.instructions(
                 workspace.as_ref(),
                 self.connected.announcement(),
-                &[],
+                role.as_slice(),
             ),
             tools: TurnTools {
                 gate: &self.gate,
@@ -284,7 +293,9 @@ impl Conversation {
             redactor: self.runtime.redactor(),
             settings: TurnSettings {
                 keeps_unfinished: turn.keeps_unfinished,
-                ..TurnSettings::default()
+                answer_limit: Some(standard.max_steps.into()),
+                summary_prompt: prompts.text("summary").to_owned(),
+                ..standard
             },
             allowance: &UnlimitedAllowance,
             observer: turn.observer,
@@ -300,6 +311,18 @@ impl Conversation {
                 .map(SandboxWorkspace::name)
                 .map(str::to_owned),
         })
+    }
+
+    /// The instructions of conversations, with the overrides of the resources in the sandbox and of
+    /// the home folder.
+    fn prompts(&self, workspace: Option<&SandboxWorkspace>) -> RolePrompts {
+        let members = workspace.map(|workspace| workspace.view().members.as_slice());
+        let folders: Vec<&Path> = members
+            .unwrap_or_default()
+            .iter()
+            .map(|member| member.location.as_path())
+            .collect();
+        RolePrompts::read(&self.runtime.options().home, &folders)
     }
 
     fn budgets(&self, session: &Session) -> Vec<SpendScope> {

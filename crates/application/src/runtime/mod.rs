@@ -33,7 +33,9 @@ use crate::observer::Observer;
 use crate::operation::OperationError;
 use crate::project::ProjectService;
 use crate::resource::ResourceService;
-use crate::run::{ModelSource as _, RunContext, ToolSources as _, UnknownOutcome};
+use crate::run::{
+    CarriedConversation, ModelSource as _, RunContext, ToolSources as _, UnknownOutcome, WorkState,
+};
 use crate::sandbox::SandboxService;
 use crate::session::SessionService;
 use crate::tool::{SandboxWorkspace, SpendScope, ToolService};
@@ -114,10 +116,14 @@ pub struct AgentRequest<'a> {
     pub rules: &'a [String],
     /// Instructions that every request repeats, even when a long conversation is shortened.
     pub instructions: Vec<String>,
+    /// The instructions for summaries; the built-in ones when not given.
+    pub summary_prompt: Option<String>,
     /// Tools with which agents report their results.
     pub reports: ReportTools<'a>,
-    /// The run whose last conversation is continued.
-    pub carried: Option<cleveragents_domain::RunId>,
+    /// The conversation that is continued.
+    pub carried: Option<CarriedConversation>,
+    /// The state of the work, for the prompts between the turns of a model.
+    pub work: Option<&'a dyn WorkState>,
     /// Overrides the temperature of the actor.
     pub temperature: Option<f64>,
     /// Receives requests for approvals and answers.
@@ -335,8 +341,10 @@ impl AgentRuntime {
                 connected.disclosure(&skills),
                 &request.instructions,
             ),
+            summary_prompt: request.summary_prompt.clone(),
             reports: request.reports,
-            carried: request.carried,
+            carried: request.carried.clone(),
+            work: request.work,
             temperature: request.temperature,
             redactor: self.redactor(),
             observer: request.observer,

@@ -2,6 +2,7 @@
 //! registered tools.
 
 mod budget;
+mod call_patch;
 mod call_summary;
 mod calls;
 mod ledger;
@@ -11,6 +12,7 @@ mod workspace;
 
 pub(crate) use budget::{MoneyReservation, Settlement, Shortage};
 pub use budget::{SpendScope, StoreBudget};
+pub(crate) use call_patch::edit_patch;
 pub use call_summary::{call_status, called_tool, files_changed};
 pub use calls::Excerpt;
 pub use ledger::StoreLedger;

@@ -14,9 +14,9 @@ use cleveragents_sandbox::{Base, Change, Git};
 use cleveragents_tools::ports::{
     Attribution, CapturedChanges, Command, Part, PartPath, PortError, Workspace, WorkspaceFolders,
 };
-use cleveragents_tools::{Access, Grounds, Slot, Subject, ToolName, builtin};
+use cleveragents_tools::{Access, Grounds, Slot, Subject, builtin, resolve_call};
 
-use crate::environment::NestedInstructions;
+use crate::environment::nested_instructions;
 use crate::resource::ResourceService;
 use crate::sandbox::{
     CaptureReport, ChangeAuthor, ExecRequest, FILE_TOOLS, OpenSandbox, RollbackTarget, SandboxDiff,
@@ -40,7 +40,6 @@ pub struct SandboxWorkspace {
     is_trial: AtomicBool,
     marks_before: bool,
     marks_after: bool,
-    nested: NestedInstructions,
 }
 
 impl SandboxWorkspace {
@@ -98,7 +97,6 @@ impl SandboxWorkspace {
             is_trial: AtomicBool::new(false),
             marks_before: true,
             marks_after: false,
-            nested: NestedInstructions::default(),
         };
         workspace.capture_interrupted(interrupted)?;
         let view = workspace.open().view.clone();
@@ -161,18 +159,20 @@ impl SandboxWorkspace {
         }
     }
 
-    /// The instruction files of the folders that a call of a built-in tool uses, without those that this
-    /// workspace already showed.
-    pub(crate) fn nested_instructions(&self, call: &ToolCall) -> Option<String> {
-        let tool = ToolName::from_wire(&call.name).ok()?;
-        let arguments = serde_json::from_str(&call.arguments).ok()?;
+    /// The instruction files of the folders that a call of a built-in tool uses, without those that the
+    /// conversation shows: `is_shown` looks for their opening tags.
+    pub(crate) fn nested_instructions(
+        &self,
+        call: &ToolCall,
+        is_shown: &dyn Fn(&str) -> bool,
+    ) -> Option<String> {
+        let (tool, arguments) = resolve_call(&call.name, &call.arguments)?;
         let subjects = self.subjects_of(&tool.to_string(), arguments);
         let paths = subjects.into_iter().filter_map(|subject| match subject {
             Subject::Path { path, .. } => Some(path),
             _ => None,
         });
-        self.nested
-            .for_paths(&self.parts, &paths.collect::<Vec<_>>())
+        nested_instructions(&self.parts, &paths.collect::<Vec<_>>(), is_shown)
     }
 
     /// The sandbox as it was when it was opened.

@@ -11,7 +11,9 @@ use cleveragents_models::{
     ToolResult, Usage,
 };
 use cleveragents_store::context_summaries::ContextSummary;
-use cleveragents_tools::{Declaration, Ground, ToolName, ToolSearch, ToolSpec, called_tool};
+use cleveragents_tools::{
+    Declaration, EditTool, Ground, ToolName, ToolOffer, ToolSearch, ToolSpec, called_tool,
+};
 use futures_util::StreamExt as _;
 use serde_json::Value;
 use tracing::field::Empty;
@@ -288,6 +290,14 @@ impl TurnService {
             cost_micro_usd: completion.cost_micro_usd.unwrap_or_default(),
         };
         report.usage = report.usage.plus(usage);
+        request.observer.event(&AgentEvent::AnswerUsage {
+            path: None,
+            model: completion.model.to_string(),
+            input_tokens: completion.usage.input_tokens,
+            cached_input_tokens: completion.usage.cached_input_tokens,
+            output_tokens: completion.usage.output_tokens,
+            cost_micro_usd: completion.cost_micro_usd.map(|cost| cost.0),
+        });
         report.is_cost_partial |= !is_cost_known;
         report.is_beyond_limits |= completion.cost_micro_usd.is_none()
             && bound == MicroUsd(0)
@@ -378,6 +388,10 @@ impl TurnService {
             reasoning_effort: request.settings.reasoning_effort,
             options: request.settings.options.clone(),
             stream: request.settings.stream,
+            cache_key: Some(match request.plan {
+                Some(plan) => plan.to_string(),
+                None => running.turn.session.to_string(),
+            }),
             ..ChatRequest::default()
         }
     }
@@ -675,6 +689,19 @@ fn definition(declaration: Declaration) -> ToolDefinition {
     }
 }
 
+/// The selection of built-in tools for the model of a turn. Plans send many requests: they declare
+/// the fewest.
+pub(super) fn offer(request: &TurnRequest<'_>) -> ToolOffer {
+    ToolOffer {
+        edit: if request.model.capabilities().apply_patch {
+            EditTool::ApplyPatch
+        } else {
+            EditTool::EditFile
+        },
+        is_compact: request.plan.is_some(),
+    }
+}
+
 /// The tools that every request declares: those that could run and are not deferred.
 fn definitions(request: &TurnRequest<'_>) -> Arc<[ToolDefinition]> {
     if !request.model.capabilities().tools {
@@ -682,7 +709,8 @@ fn definitions(request: &TurnRequest<'_>) -> Arc<[ToolDefinition]> {
     }
     let is_declared =
         |spec: &ToolSpec| can_run(request, spec) && !request.tools.deferred.contains(&spec.name);
-    let declared = request.tools.gate.registry().declarations(is_declared);
+    let registry = request.tools.gate.registry();
+    let declared = registry.declarations(is_declared, offer(request));
     let reports = request.reports.offered.iter().map(ReportTool::definition);
     declared
         .into_iter()

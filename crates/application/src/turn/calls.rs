@@ -74,12 +74,13 @@ impl CallRunner<'_> {
     /// Runs the calls that have no result yet. The answers are in the order of the calls. When a
     /// call needs an absent user, the calls after it do not run: the model made them assuming that
     /// it would succeed. `written` holds the arguments that differ from those of the calls, which
-    /// are redacted for display.
+    /// are redacted for display. `is_shown` decides whether the conversation contains a text.
     pub(super) fn run(
         &self,
         calls: &[ToolCall],
         known: Vec<Option<ToolResult>>,
         written: &HashMap<String, String>,
+        is_shown: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<AnsweredCall>, TurnError> {
         let mut answers: Vec<Option<AnsweredCall>> = known
             .into_iter()
@@ -109,7 +110,7 @@ impl CallRunner<'_> {
                     answers[*index] = Some(AnsweredCall {
                         result: ToolResult {
                             call_id: calls[*index].id.clone(),
-                            content: self.with_instructions(&calls[*index], &outcome),
+                            content: self.text_for_model(&outcome),
                             is_error: !outcome.is_success(),
                             pictures: self.pictures(&outcome),
                         },
@@ -122,23 +123,39 @@ impl CallRunner<'_> {
             }
             at = end;
         }
+        self.add_instructions(calls, &mut answers, is_shown);
         let answered = calls.iter().zip(answers);
         Ok(answered
             .map(|(call, answer)| answer.unwrap_or_else(|| AnsweredCall::held_up(call)))
             .collect())
     }
 
-    /// The text of an outcome for the model, with the instructions of the folders that the call is
-    /// the first to work in.
-    fn with_instructions(&self, call: &ToolCall, outcome: &CallOutcome) -> String {
-        let text = self.text_for_model(outcome);
-        if !outcome.is_success() || !self.request.model.capabilities().tools {
-            return text;
+    /// Adds to the results of successful calls the instructions of the folders that they are the
+    /// first of the conversation to work in.
+    fn add_instructions(
+        &self,
+        calls: &[ToolCall],
+        answers: &mut [Option<AnsweredCall>],
+        is_shown: &dyn Fn(&str) -> bool,
+    ) {
+        let Some(workspace) = self.request.tools.workspace else {
+            return;
+        };
+        if !self.request.model.capabilities().tools {
+            return;
         }
-        let workspace = self.request.tools.workspace;
-        match workspace.and_then(|workspace| workspace.nested_instructions(call)) {
-            Some(nested) => format!("{text}{}", self.request.redactor.text(&nested)),
-            None => text,
+        let mut added = String::new();
+        for (call, answer) in calls.iter().zip(answers) {
+            let Some(answer) = answer else { continue };
+            if !answer.outcome.as_ref().is_some_and(CallOutcome::is_success) {
+                continue;
+            }
+            let is_known = |tag: &str| added.contains(tag) || is_shown(tag);
+            if let Some(nested) = workspace.nested_instructions(call, &is_known) {
+                let nested = self.request.redactor.text(&nested).into_owned();
+                answer.result.content.push_str(&nested);
+                added.push_str(&nested);
+            }
         }
     }
 

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use super::error::TurnError;
 use crate::tool::storable;
 
+/// The result of a call that was interrupted.
+const INTERRUPTED: &str = "Interrupted: the result of this call is unknown.";
+
 /// The metadata key of the complete message, stored next to its text.
 const CHAT: &str = "chat";
 
@@ -34,6 +37,17 @@ pub(super) struct Past {
 pub(crate) fn chat_message(message: &Message) -> Option<ChatMessage> {
     let chat = message.metadata.get(CHAT)?;
     serde_json::from_value(chat.clone()).ok()
+}
+
+/// Replaces the message that a model reads, for a tool result also its text.
+pub(crate) fn set_chat_message(message: &mut Message, chat: &ChatMessage) {
+    message
+        .metadata
+        .insert(CHAT.to_owned(), storable_chat(chat));
+    if let ChatMessage::Tool { results } = chat {
+        let texts: Vec<&str> = results.iter().map(|one| one.content.as_str()).collect();
+        message.content = storable(&texts.join("\n"));
+    }
 }
 
 /// Reads messages in the order of the session. Unanswered questions are left out.
@@ -126,7 +140,7 @@ fn close(messages: &mut Vec<ChatMessage>) {
                     results.push(ToolResult {
                         pictures: Vec::new(),
                         call_id: id,
-                        content: "The result of this call is unknown.".to_owned(),
+                        content: INTERRUPTED.to_owned(),
                         is_error: true,
                     });
                 }

@@ -27,8 +27,8 @@ mod tool_limit;
 pub(crate) use ask::USUAL_WINDOW;
 pub(crate) use calls::{log_tool_outcome, tool_span};
 pub use error::TurnError;
-pub(crate) use history::chat_message;
-pub(crate) use report::REPORT;
+pub(crate) use history::{chat_message, set_chat_message};
+pub(crate) use report::{REPORT, is_refusal};
 pub use report::{ReportTool, ReportTools, TextAnswer};
 pub use request::{
     Ending, InterruptedTurnSummary, TurnAllowance, TurnReport, TurnRequest, TurnSettings,
@@ -38,5 +38,5 @@ pub(crate) use resume::is_for_a_person;
 pub(crate) use secrets::Secrets;
 pub use service::TurnService;
 pub use session_lock::{LockedSession, Waiting};
-pub(crate) use system::tagged_instruction;
+pub(crate) use system::{instruction_tag, tagged_instruction};
 pub use system::{instructions, project_instructions};

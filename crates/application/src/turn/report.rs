@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use cleveragents_models::{ChatMessage, ToolCall, ToolDefinition, ToolResult, drop_optional_nulls};
-use cleveragents_tools::check_value;
+use cleveragents_tools::{check_value, without_bounds};
 use serde_json::Value;
 
 use crate::answer_json::json_values;
@@ -37,7 +37,7 @@ impl ReportTool {
         ToolDefinition {
             name: self.name.to_owned(),
             description: self.description.to_owned(),
-            input_schema: self.schema.clone(),
+            input_schema: without_bounds(self.schema.clone()),
         }
     }
 
@@ -71,6 +71,39 @@ pub enum TextAnswer {
     Accepted,
     /// The text must contain the arguments of a report as JSON; otherwise the model is reminded.
     Report,
+    /// The same, but after one reminder the text is the result, and its reader judges it.
+    RemindedOnce,
+    /// The same, without a reminder when the work may end ([`WorkState`](crate::run::WorkState)) and
+    /// the text is no refusal.
+    RemindedUnlessDone,
+}
+
+impl TextAnswer {
+    /// Whether a report is expected.
+    pub(crate) fn expects_report(self) -> bool {
+        self != Self::Accepted
+    }
+}
+
+/// Whether a text refuses the task or gives up: it never counts as done.
+pub(crate) fn is_refusal(text: &str) -> bool {
+    const SIGNS: [&str; 12] = [
+        "i can't",
+        "i cannot",
+        "i can not",
+        "i'm unable",
+        "i am unable",
+        "i was unable",
+        "i'm not able",
+        "i am not able",
+        "i won't",
+        "i will not be able",
+        "i must decline",
+        "i'm sorry, but",
+    ];
+    let text = text.trim().replace('’', "'").to_lowercase();
+    let beginning = &text[..text.floor_char_boundary(200)];
+    SIGNS.iter().any(|sign| beginning.contains(sign))
 }
 
 /// The report tools of a turn.
@@ -175,9 +208,14 @@ impl<'a> ReportTools<'a> {
 
     /// The report that an answer in plain text contains as JSON.
     pub(crate) fn in_text(&self, text: &str) -> Result<Value, String> {
+        // Fields of one report may fit another: where the text is judged later, only the main one counts.
+        let most = match self.text {
+            TextAnswer::RemindedOnce => 1,
+            _ => usize::MAX,
+        };
         let mut misfit = None;
         for value in json_values(text) {
-            for tool in self.expected() {
+            for tool in self.expected().take(most) {
                 match tool.read(value.clone()) {
                     Ok(value) => return Ok(value),
                     Err(why) => misfit = misfit.or(Some(why)),
@@ -205,11 +243,11 @@ pub(super) fn limit_warning(asked: u64, limit: u64) -> Option<String> {
     let is_most = asked == (limit.saturating_mul(4)).div_ceil(5);
     match left {
         1 => Some(
-            "(Your next answer is the last one of this step: report now, with what is done and what is missing.)"
+            "(Your next answer is the last one: report now, with what is done and what is missing.)"
                 .to_owned(),
         ),
         _ if is_most && left > 1 => Some(format!(
-            "({asked} of {limit} answers of this step are used. Finish: run the check, then report.)"
+            "({asked} of {limit} answers are used. Finish: run the check, then report.)"
         )),
         _ => None,
     }

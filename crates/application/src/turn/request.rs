@@ -18,6 +18,9 @@ use super::report::ReportTools;
 use crate::observer::Observer;
 use crate::tool::{SandboxWorkspace, SpendScope};
 
+/// The built-in instructions for a summary.
+const SUMMARY_PROMPT: &str = include_str!("../../prompts/summary.md");
+
 /// Limits and model parameters of a turn.
 #[derive(Debug, Clone)]
 pub struct TurnSettings {
@@ -38,6 +41,8 @@ pub struct TurnSettings {
     pub options: Map<String, Value>,
     /// Maximum number of answers in the run of this turn; the model is warned before the last ones.
     pub answer_limit: Option<u64>,
+    /// The instructions for a summary of a long conversation.
+    pub summary_prompt: String,
     /// The JSON schema of the answer, for models that support one.
     pub response_schema: Option<ResponseSchema>,
     /// Whether a turn that was stopped, or needs the user, stays open for a resume; otherwise it
@@ -57,6 +62,7 @@ impl Default for TurnSettings {
             reasoning_effort: None,
             options: Map::new(),
             answer_limit: None,
+            summary_prompt: SUMMARY_PROMPT.to_owned(),
             response_schema: None,
             keeps_unfinished: false,
         }

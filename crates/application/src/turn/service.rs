@@ -309,8 +309,15 @@ impl TurnService {
                 } else {
                     budget.begin_step();
                 }
-                let verdict =
-                    self.answer_calls(runner, running, &calls, report, &mut repetition, cut)?;
+                let verdict = self.answer_calls(
+                    runner,
+                    running,
+                    &base,
+                    &calls,
+                    report,
+                    &mut repetition,
+                    cut,
+                )?;
                 if has_report(&request.reports, &running.steps) {
                     report.answer = last_answer(&running.steps);
                     return Ok(());
@@ -358,10 +365,15 @@ impl TurnService {
             .messages(session, Sequence(0), i64::MAX.unsigned_abs())?)
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the state of the loop is passed in parts"
+    )]
     fn answer_calls(
         &self,
         runner: &CallRunner<'_>,
         running: &mut RunningTurn,
+        base: &RequestBase,
         calls: &[ToolCall],
         report: &mut TurnReport,
         repetition: &mut LoopGuard,
@@ -374,7 +386,8 @@ impl TurnService {
                 *known = Some(result);
             }
         }
-        let done = runner.run(calls, known, &running.written)?;
+        let is_shown = |text: &str| base.uncovered(running).shows(text);
+        let done = runner.run(calls, known, &running.written, &is_shown)?;
         runner.ledger.flush()?;
         let mut worst = Verdict::Fine;
         let mut results = Vec::with_capacity(calls.len());

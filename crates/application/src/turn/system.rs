@@ -57,17 +57,27 @@ pub fn project_instructions(workspace: &SandboxWorkspace) -> Option<String> {
     })
 }
 
+/// The opening tag of an instruction file. It contains a hash of the content, so the content cannot
+/// contain its own closing tag, and a changed file has another tag.
+pub(crate) fn instruction_tag(part: &str, found: &Instruction) -> String {
+    let tag = tag_name(found);
+    format!("<{tag} file=\"{part}/{}\">", found.path)
+}
+
 /// An instruction file of a part between tags that its content cannot contain.
 pub(crate) fn tagged_instruction(part: &str, found: &Instruction) -> String {
-    // The tag contains a hash of the content, so the content cannot contain its own closing tag.
-    let hash = ContentHash::of_bytes(found.text.as_bytes()).hex();
-    let tag = format!("project-{}", &hash[..24]);
+    let (opening, tag) = (instruction_tag(part, found), tag_name(found));
     let cut = if found.is_cut {
         "\n(The file continues; the rest is left out.)"
     } else {
         ""
     };
     let end = if found.text.ends_with('\n') { "" } else { "\n" };
-    let (path, text) = (&found.path, &found.text);
-    format!("\n<{tag} file=\"{part}/{path}\">\n{text}{end}</{tag}>{cut}")
+    let text = &found.text;
+    format!("\n{opening}\n{text}{end}</{tag}>{cut}")
+}
+
+fn tag_name(found: &Instruction) -> String {
+    let hash = ContentHash::of_bytes(found.text.as_bytes()).hex();
+    format!("project-{}", &hash[..24])
 }

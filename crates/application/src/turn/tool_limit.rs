@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cleveragents_tools::{Gate, Source, ToolName, ToolSpec};
 
-use super::ask::{SEARCH_TOOLS, can_run};
+use super::ask::{SEARCH_TOOLS, can_run, offer};
 use super::request::{TurnRequest, TurnTools};
 
 /// The tools of a turn whose model accepts fewer than exist.
@@ -39,7 +39,7 @@ impl LimitedTools {
             .filter(|spec| can_run(request, spec) && !known.contains(&spec.name));
         let mut declared: Vec<&ToolSpec> = declared.collect();
         let is_declared = |spec: &ToolSpec| declared.iter().any(|known| known.name == spec.name);
-        let count = registry.declarations(is_declared).len();
+        let count = registry.declarations(is_declared, offer(request)).len();
         let most_declared = if known.is_empty() {
             most
         } else {
@@ -57,7 +57,7 @@ impl LimitedTools {
         let is_own = |spec: &&&ToolSpec| spec.source == Source::Builtin;
         let own: Vec<&&ToolSpec> = declared.iter().filter(is_own).collect();
         let is_declared = |spec: &ToolSpec| own.iter().any(|known| known.name == spec.name);
-        let merged = registry.declarations(is_declared).len();
+        let merged = registry.declarations(is_declared, offer(request)).len();
         let skipped = if merged <= kept {
             own.len() + kept - merged
         } else {

@@ -9,6 +9,7 @@
 )]
 
 mod operations;
+mod outcomes;
 mod support;
 mod thread;
 
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         .collect();
     let is_list = arguments.iter().any(|argument| argument == "--list");
     let (mut passed, mut failed) = (0, 0);
-    for (name, test) in [TESTS, operations::TESTS, thread::TESTS].concat() {
+    for (name, test) in [TESTS, operations::TESTS, outcomes::TESTS, thread::TESTS].concat() {
         if !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter)) {
             continue;
         }

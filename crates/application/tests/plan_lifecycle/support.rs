@@ -10,7 +10,7 @@ use cleveragents_application::{
     LinkRequest, NewProject, NewResource, NoObserver, OperationSettings, PlanDefaults,
     PlanFrontEnd, PlanService, PlanSettings, ProcessEnvironment, ProjectService, Register,
     ResourceService, RuntimeOptions, RuntimeRequest, SandboxPolicy, SandboxService, SessionService,
-    UseAction,
+    UseAction, one_off_action,
 };
 use cleveragents_domain::{Hint, Plan, PlanId, PlanPhase};
 use cleveragents_models::{Catalogue, CatalogueOptions};
@@ -194,6 +194,34 @@ impl Workshop {
         };
         let defaults = PlanDefaults {
             profile: profile.to_owned(),
+            actors: DefaultActors::default(),
+        };
+        self.plans
+            .create(&request, &defaults, &|_| None)
+            .expect("a plan")
+    }
+
+    /// A plan of a one-off task, as `agents do` makes it.
+    pub(crate) fn one_off(&self, task: &str, checks: &[String], actor: Option<&str>) -> Plan {
+        let action = ActionService::new(Arc::clone(&self.engine))
+            .add(
+                &one_off_action(task, checks),
+                "a test",
+                Register::New,
+                &|_| None,
+            )
+            .expect("the action is created");
+        let request = UseAction {
+            action: action.name,
+            projects: vec!["local/shop".to_owned()],
+            actors: DefaultActors {
+                strategy: actor.map(str::to_owned),
+                ..DefaultActors::default()
+            },
+            ..UseAction::default()
+        };
+        let defaults = PlanDefaults {
+            profile: "trusted".to_owned(),
             actors: DefaultActors::default(),
         };
         self.plans

@@ -88,7 +88,7 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
 }
 
 /// A block of lines of more than 200 tokens, about 800 bytes, that a request has twice.
-fn repeated(request: &Value) -> Option<String> {
+pub(crate) fn repeated(request: &Value) -> Option<String> {
     let texts = texts(request).join("\n");
     let lines: Vec<&str> = texts
         .lines()
@@ -113,15 +113,15 @@ fn repeated(request: &Value) -> Option<String> {
 }
 
 /// The messages of a request, without the parts that change when a conversation is sent again.
-fn messages(request: &Value) -> Vec<Value> {
+pub(crate) fn messages(request: &Value) -> Vec<Value> {
     request["messages"].as_array().cloned().unwrap_or_default()
 }
 
-fn contains(request: &Value, text: &str) -> bool {
+pub(crate) fn contains(request: &Value, text: &str) -> bool {
     texts(request).iter().any(|one| one.contains(text))
 }
 
-fn count(request: &Value, text: &str) -> usize {
+pub(crate) fn count(request: &Value, text: &str) -> usize {
     let texts = texts(request);
     texts.iter().map(|one| one.matches(text).count()).sum()
 }

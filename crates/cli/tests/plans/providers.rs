@@ -5,12 +5,22 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use cleveragents_testkit::model_server::{ModelServer, ReceivedRequest, Response, WireFormat};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::World;
 
 const READ: &str = "builtin_S_file-read";
 const WRITE: &str = "builtin_S_file-write";
+
+/// Maximum size of the tool definitions of a request of a plan, with their wrappers: about 1,000
+/// tokens.
+const DECLARED_BYTES: usize = 4_000;
+
+/// Size of the tool definitions in a request.
+fn declarations(request: &ReceivedRequest) -> usize {
+    let body: Value = serde_json::from_str(&request.body).expect("JSON");
+    body["tools"].to_string().len()
+}
 
 /// Phase of the plan that a request belongs to, from its text.
 fn phase(request: &ReceivedRequest) -> &'static str {
@@ -87,6 +97,13 @@ fn no_provider_refuses_a_plan() {
         let refused = server.refused();
         assert!(refused.is_empty(), "{format:?}: {answer:?}\n{refused:#?}");
         assert_eq!(answer.code, Some(0), "{format:?}: {answer:?}");
+        for request in server.received() {
+            let declared = declarations(&request);
+            assert!(
+                declared <= DECLARED_BYTES,
+                "{format:?}: {declared} bytes of tool definitions"
+            );
+        }
         let written = std::fs::read_to_string(world.repository().join("a.txt"));
         assert_eq!(
             written.expect("a file"),

@@ -31,11 +31,11 @@ fn peak_of(pid: u32) -> u64 {
 /// The reference for reading on in the model's result: call id and first line.
 fn reference(content: &str) -> (String, u64) {
     let (_, rest) = content
-        .split_once("Read them with read_output: ")
+        .split_once("Read them with read_file: ")
         .unwrap_or_else(|| panic!("no way to read on: {content}"));
     let line = rest.lines().next().expect("a line");
     let reported: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    let invocation = reported["id"].as_str().expect("a row").to_owned();
+    let invocation = reported["path"].as_str().expect("a row").to_owned();
     (invocation, reported["offset"].as_u64().expect("a place"))
 }
 
@@ -70,7 +70,8 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
                         json!({"invocation": invocation, "offset": offset, "limit": limit})
                             .to_string()
                     };
-                    let next = json!({"id": invocation, "offset": offset, "limit": 10}).to_string();
+                    let next =
+                        json!({"path": invocation, "offset": offset, "limit": 10}).to_string();
                     let far = BEFORE_A_MILLION + 8 * (middle - 1_000_000);
                     let calls = [
                         ("far", page(far, 80)),
@@ -81,7 +82,7 @@ fn an_output_of_50_mb_is_capped_kept_and_read_in_pages() {
                         .iter()
                         .map(|(id, arguments)| (*id, "builtin_S_output-read", &**arguments))
                         .collect();
-                    calls.push(("next", "read_output", &next));
+                    calls.push(("next", "read_file", &next));
                     form.calls(Shape::Pieces, &calls)
                 }
                 _ => form.says(Shape::Pieces, &["Read."]),

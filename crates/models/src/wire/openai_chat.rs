@@ -5,7 +5,7 @@ use reqwest::header::{AUTHORIZATION, HeaderName};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::options::{ToolChoice, add_options, parallel_calls, stop_list};
+use super::options::{ToolChoice, add_options, cache_key, parallel_calls, stop_list};
 use super::schema::answer_format;
 use super::{
     DecodeError, Decoder, Dialect, Target, arguments_text, base64, count, effort_word, items,
@@ -77,6 +77,9 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     if is_openai && !request.tools.is_empty() && needs_responses(target.name.model()) {
         // Over this interface these models call tools only without reasoning.
         body["reasoning_effort"] = "none".into();
+    }
+    if let Some(key) = cache_key(target, request) {
+        body["prompt_cache_key"] = key.into();
     }
     if let Some(choice) = ToolChoice::from_request(request) {
         body["tool_choice"] = choice.for_chat();

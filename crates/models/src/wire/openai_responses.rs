@@ -3,7 +3,7 @@
 use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
-use super::options::{ToolChoice, add_options, parallel_calls};
+use super::options::{ToolChoice, add_options, cache_key, parallel_calls};
 use super::schema::answer_format;
 use super::{
     DecodeError, Decoder, Target, arguments_text, base64, count, effort_word, items, parse,
@@ -53,6 +53,9 @@ pub(super) fn write(target: &Target, request: &ChatRequest) -> Result<HttpCall, 
     }
     if let Some(temperature) = target.temperature(request) {
         body["temperature"] = temperature.into();
+    }
+    if let Some(key) = cache_key(target, request) {
+        body["prompt_cache_key"] = key.into();
     }
     if let Some(choice) = ToolChoice::from_request(request) {
         body["tool_choice"] = choice.for_responses();

@@ -82,6 +82,18 @@ fn is_openai_only(name: &str) -> bool {
     matches!(name, "top_logprobs" | "prompt_cache_key" | "store")
 }
 
+/// Maximum length of a `prompt_cache_key`.
+const LONGEST_CACHE_KEY: usize = 64;
+
+/// The key that routes requests to the same cache, for `OpenAI` itself: compatible servers may reject it.
+pub(super) fn cache_key<'r>(target: &Target, request: &'r ChatRequest) -> Option<&'r str> {
+    let key = request.cache_key.as_deref();
+    let is_sent = request.cache
+        && target.dialect == Dialect::OpenAi
+        && !request.options.contains_key("prompt_cache_key");
+    key.filter(|key| is_sent && key.len() <= LONGEST_CACHE_KEY)
+}
+
 /// Adds parameters to an object without replacing existing ones.
 pub(super) fn add_options<'a>(
     body: &mut Value,

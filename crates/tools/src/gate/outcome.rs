@@ -229,8 +229,8 @@ pub fn data_for_model(tool: &str, shown: &ShownOutput, invocation: ToolInvocatio
         format!("\"offset\": {}", lines.first)
     };
     format!(
-        "{}\nOmitted: {lines} of {total}, {bytes} of {} bytes. Read them with read_output: \
-         {{\"id\": \"{invocation}\", {place}}}",
+        "{}\nOmitted: {lines} of {total}, {bytes} of {} bytes. Read them with read_file: \
+         {{\"path\": \"{invocation}\", {place}}}",
         untrusted::mark(tool, &content),
         shown.total
     )

@@ -71,6 +71,44 @@ struct Property {
     about: &'static str,
     /// Declared only when one of these built-in tools is available; empty means always.
     tools: &'static [&'static str],
+    /// Whether models see it. Others are accepted too, because models know them.
+    is_declared: bool,
+}
+
+/// The tool for changes of files that is declared: models are trained on different formats. Both
+/// can be called.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EditTool {
+    /// `edit_file`: search and replace.
+    #[default]
+    EditFile,
+    /// `apply_patch`.
+    ApplyPatch,
+}
+
+/// The selection of the built-in tools that are declared to a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolOffer {
+    /// The tool for changes of files.
+    pub edit: EditTool,
+    /// Whether tools are left out whose work the shell does. They can be called.
+    pub is_compact: bool,
+}
+
+/// Tools whose work the shell does, too.
+const DONE_BY_SHELL: [&str; 4] = ["list_dir", "delete_file", "move_file", "git"];
+
+impl ToolOffer {
+    /// Whether a tool is declared. `is_available` decides by the names of model tools.
+    fn declares(self, tool: &str, is_available: &dyn Fn(&str) -> bool) -> bool {
+        match tool {
+            "edit_file" => self.edit == EditTool::EditFile || !is_available("apply_patch"),
+            "apply_patch" => self.edit == EditTool::ApplyPatch || !is_available("edit_file"),
+            "read_output" => !is_available("read_file"),
+            tool if DONE_BY_SHELL.contains(&tool) => !self.is_compact || !is_available("shell"),
+            _ => true,
+        }
+    }
 }
 
 /// The type of an argument.
@@ -125,14 +163,20 @@ impl ModelTool {
         Declaration {
             name: self.name.to_owned(),
             description,
-            input_schema: self.schema(is_available),
+            input_schema: without_bounds(
+                self.schema(is_available, |property| property.is_declared),
+            ),
         }
     }
 
-    /// The schema of the arguments that apply to the available built-in tools.
-    fn schema(&self, is_available: &dyn Fn(&str) -> bool) -> Value {
+    /// The schema of the selected arguments that apply to the available built-in tools.
+    fn schema(
+        &self,
+        is_available: &dyn Fn(&str) -> bool,
+        is_selected: impl Fn(&Property) -> bool,
+    ) -> Value {
         let mut properties = Map::new();
-        for property in self.properties {
+        for property in self.properties.iter().filter(|one| is_selected(one)) {
             let tools = property.tools;
             if tools.is_empty() || tools.iter().any(|tool| is_available(tool)) {
                 let commands = || {
@@ -152,8 +196,12 @@ impl ModelTool {
     pub(crate) fn checks(&self) -> &'static (Value, Validator) {
         static CHECKS: LazyLock<BTreeMap<&'static str, (Value, Validator)>> = LazyLock::new(|| {
             let checks = table::TOOLS.iter().map(|tool| {
-                let mut schema = tool.schema(&|_| true);
+                let mut schema = tool.schema(&|_| true, |_| true);
                 schema["additionalProperties"] = Value::Bool(false);
+                if tool.name == "edit_file" {
+                    // `edits` may take the place of one edit, and the translation explains what is missing.
+                    schema["required"] = json!(["path"]);
+                }
                 let validator = compile(&schema).expect("the schemas of model tools are valid");
                 (tool.name, (schema, validator))
             });
@@ -162,6 +210,35 @@ impl ModelTool {
         CHECKS
             .get(self.name)
             .expect("every model tool of the table has a validator")
+    }
+}
+
+/// A schema without limits of lengths and numbers. Providers ignore most of them, and calls are
+/// validated with the whole schema.
+pub fn without_bounds(mut schema: Value) -> Value {
+    remove_bounds(&mut schema);
+    schema
+}
+
+fn remove_bounds(schema: &mut Value) {
+    let Value::Object(fields) = schema else {
+        return;
+    };
+    fields.retain(|name, value| {
+        let is_bound = matches!(
+            name.as_str(),
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minimum" | "maximum"
+        );
+        // A property may have such a name.
+        !is_bound || value.is_object()
+    });
+    for (name, value) in fields.iter_mut() {
+        match (name.as_str(), value) {
+            ("properties", Value::Object(properties)) => {
+                properties.values_mut().for_each(remove_bounds);
+            }
+            (_, value) => remove_bounds(value),
+        }
     }
 }
 
@@ -195,7 +272,10 @@ impl Property {
 }
 
 /// Declarations for the model: built-in tools combined into model tools, all others unchanged.
-pub(crate) fn declarations<'s>(specs: impl Iterator<Item = &'s ToolSpec>) -> Vec<Declaration> {
+pub(crate) fn declarations<'s>(
+    specs: impl Iterator<Item = &'s ToolSpec>,
+    offer: ToolOffer,
+) -> Vec<Declaration> {
     let specs: Vec<&ToolSpec> = specs.collect();
     let is_available = |tool: &str| {
         specs
@@ -210,8 +290,10 @@ pub(crate) fn declarations<'s>(specs: impl Iterator<Item = &'s ToolSpec>) -> Vec
         spec.name.is_builtin() && merged.iter().any(|tool| tool.stands_for(spec.name.short()))
     };
     let others = specs.iter().filter(|spec| !is_merged(spec));
+    let is_known = |name: &str| merged.iter().any(|tool| tool.name == name);
     merged
         .iter()
+        .filter(|tool| offer.declares(tool.name, &is_known))
         .map(|tool| tool.declaration(&is_available))
         .chain(others.map(|spec| Declaration::from(*spec)))
         .collect()
@@ -271,18 +353,30 @@ pub fn with_model_names(text: &str) -> String {
 /// The tool that a call would run, for display: the built-in tool behind a model's name and arguments, or else the tool
 /// with that name. `None` when it is not a valid name.
 pub fn called_tool(name: &str, arguments: &str) -> Option<ToolName> {
+    resolve_call(name, arguments).map(|(tool, _)| tool)
+}
+
+/// The tool that a call would run, and its arguments in the form of that tool. Arguments that cannot be converted are
+/// returned as they are; the call itself reports what is wrong with them.
+pub fn resolve_call(name: &str, arguments: &str) -> Option<(ToolName, Value)> {
+    let given: Value = serde_json::from_str(arguments).unwrap_or_default();
     if let Some(tool) = ModelTool::find(name) {
-        let mut arguments = serde_json::from_str(arguments).unwrap_or_default();
+        let mut arguments = given.clone();
         let _explained_when_called = tool.normalize_arguments(&mut arguments);
-        return Some(ToolName::builtin(tool.select_tool(&arguments)));
+        let selected = ToolName::builtin(tool.select_tool(&arguments));
+        return Some(match tool.translate(arguments) {
+            Ok(call) => (ToolName::builtin(call.tool), call.arguments),
+            Err(_) => (selected, given),
+        });
     }
     if !name.contains("_S_")
         && let Ok(built_in) = format!("{}/{}", ToolName::BUILTIN, name.trim()).parse::<ToolName>()
         && (NAMES.contains(&built_in.canonical().short()) || name == "search_tools")
     {
-        return Some(built_in.canonical());
+        return Some((built_in.canonical(), given));
     }
-    ToolName::from_wire(name.trim()).ok()
+    let tool = ToolName::from_wire(name.trim()).ok()?;
+    Some((tool.canonical(), given))
 }
 
 #[cfg(test)]

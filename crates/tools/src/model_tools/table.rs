@@ -29,6 +29,18 @@ const fn property_of(
         kind,
         about,
         tools,
+        is_declared: true,
+    }
+}
+
+/// An argument that is accepted and not declared: models rarely need it.
+const fn hidden(name: &'static str, kind: Kind) -> Property {
+    Property {
+        name,
+        kind,
+        about: "",
+        tools: &[],
+        is_declared: false,
     }
 }
 
@@ -73,53 +85,46 @@ pub(super) const OTHER_NAMES: &[(&str, &str)] = &[
 pub(super) const TOOLS: &[ModelTool] = &[
     ModelTool {
         name: "shell",
-        about: "Run a bash command in the sandbox (no network, no terminal). Returns output and exit code. \
-                Long output is truncated and stored for read_output: do not pipe into head or tail.",
+        about: "Run a bash command in the sandbox. Each call starts in the top folder; no network, no terminal. \
+                Do not pipe into head or tail: long output is cut and kept.",
         backings: &[only("shell")],
         required: &["command"],
         properties: &[
             property("command", Kind::FilledText, ""),
-            property("workdir", Kind::Text, ""),
+            hidden("workdir", Kind::Text),
             property("timeout_seconds", Kind::Range(1, 600), "Default 120"),
         ],
     },
     ModelTool {
         name: "read_file",
-        about: "Read a text file or view an image.",
-        backings: &[only("file-read")],
+        about: "Read a file, an image, or a long output by its id.",
+        backings: &[only("file-read"), also("output-read", "", false)],
         required: &["path"],
         properties: &[
             property("path", Kind::Text, ""),
-            property("offset", Kind::From(1), "First line, from 1"),
-            property("limit", Kind::From(1), "Number of lines, default 2000"),
-            property("line_numbers", Kind::Flag, ""),
+            property("offset", Kind::From(1), "First line"),
+            property("limit", Kind::From(1), "Lines, default 2000"),
+            hidden("line_numbers", Kind::Flag),
+            hidden("byte", Kind::From(0)),
         ],
     },
     ModelTool {
         name: "edit_file",
-        about: "Replace exact text in a file. old_string must occur once unless replace_all is set. To apply \
-                several replacements together, pass `edits` instead.",
+        about: "Replace text in a file. old_string must occur exactly once, unless replace_all is set.",
         backings: &[only("file-edit")],
-        required: &["path"],
+        required: &["path", "old_string", "new_string"],
         properties: &[
             property("path", Kind::Text, ""),
             property("old_string", Kind::Text, ""),
             property("new_string", Kind::Text, ""),
             property("replace_all", Kind::Flag, ""),
-            property("edits", Kind::Edits, ""),
+            hidden("edits", Kind::Edits),
         ],
     },
     ModelTool {
         name: "write_file",
-        about: "Create a file or replace its whole content. Missing parent directories are created.",
-        backings: &[
-            only("file-write"),
-            also(
-                "dir-create",
-                "A path that ends in / with empty content creates a directory.",
-                false,
-            ),
-        ],
+        about: "Create a file, or replace all of its content.",
+        backings: &[only("file-write"), also("dir-create", "", false)],
         required: &["path", "content"],
         properties: &[
             property("path", Kind::Text, ""),
@@ -138,30 +143,30 @@ pub(super) const TOOLS: &[ModelTool] = &[
     },
     ModelTool {
         name: "search",
-        about: "Search file contents. Returns path:line:text. Skips binary files and those in .gitignore.",
+        about: "Search file contents. Returns path:line:text.",
         backings: &[only("file-search")],
         required: &["pattern"],
         properties: &[
             property("pattern", Kind::FilledText, "Regular expression"),
             property("path", Kind::Text, "File or directory"),
-            property("glob", Kind::Text, "Such as *.rs or src/**/*.ts"),
-            property("literal", Kind::Flag, "pattern is plain text"),
-            property("ignore_case", Kind::Flag, ""),
-            property("context", Kind::Range(0, 20), "Lines around each match"),
-            property("hidden", Kind::Flag, "Include hidden files"),
-            property("limit", Kind::Range(1, 5_000), "Default 200"),
+            property("glob", Kind::Text, "Such as *.rs"),
+            hidden("literal", Kind::Flag),
+            hidden("ignore_case", Kind::Flag),
+            property("context", Kind::Range(0, 20), "Lines around a match"),
+            hidden("hidden", Kind::Flag),
+            hidden("limit", Kind::Range(1, 5_000)),
         ],
     },
     ModelTool {
         name: "find_files",
-        about: "Find files by path. Files ignored by .gitignore are excluded.",
+        about: "Find files by path.",
         backings: &[only("file-find")],
         required: &["pattern"],
         properties: &[
-            property("pattern", Kind::FilledText, "Glob: *.rs, src/**/test_*"),
+            property("pattern", Kind::FilledText, "Glob, such as src/**/test_*"),
             property("path", Kind::Text, "Directory"),
-            property("hidden", Kind::Flag, ""),
-            property("limit", Kind::Range(1, 20_000), "Default 1000"),
+            hidden("hidden", Kind::Flag),
+            hidden("limit", Kind::Range(1, 20_000)),
         ],
     },
     ModelTool {
@@ -245,12 +250,12 @@ pub(super) const TOOLS: &[ModelTool] = &[
     },
     ModelTool {
         name: "ask_user",
-        about: "Ask the user a question. Only for information that you cannot find out yourself.",
+        about: "Ask the user what only the user can know.",
         backings: &[only("ask-user")],
         required: &["question"],
         properties: &[
             property("question", Kind::FilledText, ""),
-            property("options", Kind::Texts, "Suggested answers"),
+            property("options", Kind::Texts, ""),
         ],
     },
     ModelTool {

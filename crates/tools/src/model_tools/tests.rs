@@ -4,39 +4,67 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{ModelTool, called_tool, declarations, table, with_model_names};
+use super::{
+    EditTool, ModelTool, ToolOffer, called_tool, declarations, resolve_call, table,
+    with_model_names,
+};
 use crate::builtin::NAMES;
 use crate::registry::Registry;
 
-/// Maximum total size of all built-in declarations: 1,500 tokens of about 4 bytes.
-const MAX_BYTES: usize = 6_000;
+/// Maximum total size of the declarations in a conversation, and in a plan, which sends many requests:
+/// 1,000 and 600 tokens of about 4 bytes.
+const MAX_BYTES: usize = 4_000;
+const MAX_PLAN_BYTES: usize = 2_400;
+
+const PLAN: ToolOffer = ToolOffer {
+    edit: EditTool::EditFile,
+    is_compact: true,
+};
 
 #[test]
 fn built_in_declarations_stay_below_their_size_limit() {
-    let declared = declarations(Registry::with_builtins().list());
-    let sizes: Vec<(String, usize)> = declared
-        .iter()
-        .map(|tool| {
-            let schema = tool.input_schema.to_string();
-            let size = tool.name.len() + tool.description.len() + schema.len();
-            (tool.name.clone(), size)
-        })
-        .collect();
-    let total: usize = sizes.iter().map(|(_, size)| size).sum();
-    assert!(total <= MAX_BYTES, "{total} bytes: {sizes:?}");
+    for edit in [EditTool::EditFile, EditTool::ApplyPatch] {
+        for (is_compact, limit) in [(false, MAX_BYTES), (true, MAX_PLAN_BYTES)] {
+            let offer = ToolOffer { edit, is_compact };
+            let declared = declarations(Registry::with_builtins().list(), offer);
+            let sizes: Vec<(String, usize)> = declared
+                .iter()
+                .map(|tool| {
+                    let schema = tool.input_schema.to_string();
+                    let size = tool.name.len() + tool.description.len() + schema.len();
+                    (tool.name.clone(), size)
+                })
+                .collect();
+            let total: usize = sizes.iter().map(|(_, size)| size).sum();
+            assert!(total <= limit, "{offer:?}: {total} bytes: {sizes:?}");
+        }
+    }
 }
 
 #[test]
-fn every_built_in_tool_is_declared_once() {
+fn an_offer_selects_what_is_declared_and_not_what_can_be_called() {
     let registry = Registry::with_builtins();
-    let declared = declarations(registry.list());
-    let names: Vec<&str> = declared.iter().map(|tool| tool.name.as_str()).collect();
+    let names = |edit, is_compact| -> Vec<String> {
+        let declared = declarations(registry.list(), ToolOffer { edit, is_compact });
+        declared.into_iter().map(|tool| tool.name).collect()
+    };
     assert_eq!(
-        names,
+        names(EditTool::EditFile, true),
         [
             "shell",
             "read_file",
             "edit_file",
+            "write_file",
+            "search",
+            "find_files",
+            "ask_user"
+        ]
+    );
+    assert_eq!(
+        names(EditTool::ApplyPatch, false),
+        [
+            "shell",
+            "read_file",
             "write_file",
             "apply_patch",
             "search",
@@ -45,10 +73,24 @@ fn every_built_in_tool_is_declared_once() {
             "delete_file",
             "move_file",
             "git",
-            "ask_user",
-            "read_output"
+            "ask_user"
         ]
     );
+    for name in ["edit_file", "apply_patch", "git", "list_dir", "read_output"] {
+        assert!(registry.called(name, "{}").is_some(), "{name}");
+    }
+    // Without a shell and without a file tool their work has no other tool.
+    let reading = registry.list().filter(|spec| !spec.capability.is_writing());
+    let reading = declarations(reading, PLAN);
+    assert!(reading.iter().any(|tool| tool.name == "git"));
+    let output = registry
+        .list()
+        .filter(|spec| spec.name.short() == "output-read");
+    assert_eq!(declarations(output, PLAN)[0].name, "read_output");
+}
+
+#[test]
+fn every_built_in_tool_belongs_to_a_model_tool() {
     let backings = table::TOOLS.iter().flat_map(|tool| tool.backings);
     let backings: BTreeSet<&str> = backings.map(|backing| backing.tool).collect();
     assert_eq!(backings, NAMES.iter().copied().collect());
@@ -57,7 +99,10 @@ fn every_built_in_tool_is_declared_once() {
 #[test]
 fn only_available_tools_are_declared() {
     let registry = Registry::with_builtins();
-    let reading = declarations(registry.list().filter(|spec| !spec.capability.is_writing()));
+    let reading = declarations(
+        registry.list().filter(|spec| !spec.capability.is_writing()),
+        ToolOffer::default(),
+    );
     let git = reading.iter().find(|tool| tool.name == "git").expect("git");
     let schema = &git.input_schema["properties"];
     assert_eq!(
@@ -69,7 +114,7 @@ fn only_available_tools_are_declared() {
     assert!(reading.iter().all(|tool| tool.name != "shell"));
     let one = |short: &str| -> Vec<String> {
         let specs = registry.list().filter(|spec| spec.name.short() == short);
-        declarations(specs)
+        declarations(specs, ToolOffer::default())
             .into_iter()
             .map(|tool| tool.name)
             .collect()
@@ -164,6 +209,40 @@ fn arguments_of_models_are_translated_to_those_of_built_in_tools() {
         assert!(validator.is_valid(&arguments), "{name}: {arguments}");
         let translated = tool.translate(arguments).expect(name);
         assert_eq!(translated.arguments, wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_call_is_resolved_together_with_its_arguments() {
+    let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    for (name, given, tool, wanted) in [
+        (
+            "cat",
+            json!({"file": "a", "start": 3}),
+            "builtin/file-read",
+            json!({"path": "a", "offset": 3}),
+        ),
+        (
+            "read_file",
+            json!({"path": id, "offset": 12}),
+            "builtin/output-read",
+            json!({"invocation": id, "line": 12}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "a"}),
+            "builtin/file-edit",
+            json!({"path": "a"}),
+        ),
+        (
+            "local_S_count",
+            json!({"x": 1}),
+            "local/count",
+            json!({"x": 1}),
+        ),
+    ] {
+        let (found, arguments) = resolve_call(name, &given.to_string()).expect(name);
+        assert_eq!((found.to_string().as_str(), arguments), (tool, wanted));
     }
 }
 

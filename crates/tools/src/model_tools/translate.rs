@@ -1,5 +1,6 @@
 //! Translates a model's call to a call of a built-in tool.
 
+use cleveragents_domain::ToolInvocationId;
 use serde_json::{Map, Value, json};
 
 use super::{ModelTool, normalize};
@@ -49,14 +50,11 @@ impl ModelTool {
             "move_file" => {
                 fields.remove("copy");
             }
-            "read_output" => {
-                if !fields.contains_key("byte") && !fields.contains_key("offset") {
-                    fields.insert("offset".to_owned(), 1.into());
-                }
-                rename(&mut fields, "offset", "line");
-                rename(&mut fields, "limit", "lines");
-                rename(&mut fields, "byte", "offset");
-                rename(&mut fields, "id", "invocation");
+            "read_output" => read_output(&mut fields),
+            "read_file" if tool == "output-read" => {
+                rename(&mut fields, "path", "id");
+                fields.remove("line_numbers");
+                read_output(&mut fields);
             }
             "git" => git(tool, &mut fields)?,
             _ => {}
@@ -71,6 +69,7 @@ impl ModelTool {
     pub(crate) fn select_tool(&self, arguments: &Value) -> &'static str {
         let text = |name: &str| arguments[name].as_str().unwrap_or_default();
         let is_second = match self.name {
+            "read_file" => text("path").parse::<ToolInvocationId>().is_ok(),
             "write_file" => text("path").ends_with('/') && text("content").is_empty(),
             "delete_file" => arguments.get("recursive").is_some(),
             "move_file" => arguments["copy"] == true,
@@ -85,6 +84,17 @@ impl ModelTool {
         };
         self.backings[usize::from(is_second)].tool
     }
+}
+
+/// The arguments of `output-read`: lines, unless a byte is given.
+fn read_output(fields: &mut Map<String, Value>) {
+    if !fields.contains_key("byte") && !fields.contains_key("offset") {
+        fields.insert("offset".to_owned(), 1.into());
+    }
+    rename(fields, "offset", "line");
+    rename(fields, "limit", "lines");
+    rename(fields, "byte", "offset");
+    rename(fields, "id", "invocation");
 }
 
 fn rename(fields: &mut Map<String, Value>, from: &str, to: &str) {

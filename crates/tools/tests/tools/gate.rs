@@ -793,12 +793,12 @@ fn an_output_of_fifty_megabytes_is_truncated_and_read_in_pages() {
     assert_eq!(done.shown.total, 50_000_000);
     assert!(done.shown.tail.trim_end().ends_with("499999"));
     let next = format!(
-        r#"{{"id": "{}", "offset": {}}}"#,
+        r#"{{"path": "{}", "offset": {}}}"#,
         outcome.invocation(),
         done.shown.head.len() / 100 + 1
     );
-    assert!(message.ends_with(&format!("read_output: {next}")), "{next}");
-    match desk.call_text("read_output", &next) {
+    assert!(message.ends_with(&format!("read_file: {next}")), "{next}");
+    match desk.call_text("read_file", &next) {
         CallOutcome::Succeeded(page) => {
             let first = done.shown.head.len() / 100;
             let line = page.shown.head.lines().next().expect("a line");

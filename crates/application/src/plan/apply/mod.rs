@@ -2,13 +2,16 @@
 
 mod preconditions;
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use cleveragents_domain::{
     AutomationGate, Code, Diagnose as _, FailureCategory, GateAction, Plan, PlanStage,
-    SandboxState, StageTransition,
+    SandboxState, StageTransition, StepKind, StepRecord,
 };
 use cleveragents_store::plans::{self, TransitionDetails};
+use cleveragents_store::validations::StoredResult;
+use cleveragents_store::{plan_steps, validations};
 use serde_json::{Value, json};
 
 use super::error::PlanError;
@@ -113,7 +116,13 @@ impl ApplyPhase<'_> {
                 .constrain(&plan, reasons, is_reworkable)
                 .map(ApplyAttempt::done);
         }
-        if changed.is_empty() && !self.options.allow_empty && !plan.made_with.read_only {
+        // A strategy without steps states that nothing has to change.
+        let expects_nothing = plan.made_with.read_only
+            || plan
+                .strategy
+                .as_ref()
+                .is_some_and(|one| one.steps.is_empty());
+        if changed.is_empty() && !self.options.allow_empty && !expects_nothing {
             return Err(PlanError::NothingToApply(plan.id));
         }
         let counts = counted(&open.view, &diff).map_err(PlanError::from_service)?;
@@ -163,7 +172,10 @@ impl ApplyPhase<'_> {
         let message = self.options.message.clone();
         let request = ApplyRequest {
             landing: self.options.landing,
-            message: Some(message.unwrap_or_else(|| commit_message(&plan))),
+            message: Some(match message {
+                Some(message) => message,
+                None => self.commit_message(&plan)?,
+            }),
             keeps_files: self.workspaces.policy.cleanup == SandboxCleanup::Manual,
         };
         let applied = match self.workspaces.sandboxes.apply(open, &request) {
@@ -183,6 +195,16 @@ impl ApplyPhase<'_> {
         self.progress
             .advance(&plan, StageTransition::CompleteApply, details)
             .map(ApplyAttempt::done)
+    }
+
+    fn commit_message(&self, plan: &Plan) -> Result<String, PlanError> {
+        let (steps, results) = self.progress.read(|reader| {
+            Ok((
+                plan_steps::of_plan(reader, plan.id)?,
+                validations::results(reader, plan.id)?,
+            ))
+        })?;
+        Ok(commit_message(plan, &steps, &results))
     }
 
     /// Stores why a plan may not be applied. Returns the plan if it returns to execution, otherwise
@@ -292,14 +314,117 @@ fn changed_files(diff: &SandboxDiff) -> Vec<String> {
         .collect()
 }
 
-/// The default commit message.
-fn commit_message(plan: &Plan) -> String {
-    let first = plan.description.lines().next().unwrap_or_default().trim();
-    let title: String = first.chars().take(72).collect();
-    let title = if title.is_empty() {
-        plan.action.clone()
-    } else {
-        title
-    };
-    format!("{title}\n\nPlan: {}\nAction: {}\n", plan.id, plan.action)
+/// Maximum length of the subject of a commit message, in characters.
+const SUBJECT: usize = 72;
+
+/// Maximum number of lines of the summary of a step in a commit message.
+const SUMMARY_LINES: usize = 6;
+
+/// The default commit message: the task as subject, what was done, what was checked, and the plan.
+fn commit_message(plan: &Plan, steps: &[StepRecord], results: &[StoredResult]) -> String {
+    let first = plan.description.lines().map(str::trim);
+    let first = first.into_iter().find(|line| !line.is_empty());
+    let mut message = subject(first.unwrap_or(&plan.action));
+    let done = steps
+        .iter()
+        .filter(|step| step.is_done() && step.undone_by.is_none())
+        .filter(|step| {
+            matches!(
+                step.kind(),
+                Some(StepKind::Step | StepKind::Fix | StepKind::Guidance)
+            )
+        });
+    let mut body = String::new();
+    for step in done {
+        let summary = step.summary.as_deref().unwrap_or_default().trim();
+        // The checks that the actor ran itself follow its summary, one per line.
+        let lines = summary.lines().filter(|line| !line.starts_with("- `"));
+        let lines: Vec<&str> = lines.take(SUMMARY_LINES).collect();
+        let text = if lines.is_empty() {
+            step.title.clone()
+        } else {
+            lines.join("\n")
+        };
+        let _written = writeln!(body, "{}", wrapped(&text));
+    }
+    if !body.is_empty() {
+        let _written = write!(message, "\n\n{}", body.trim_end());
+    }
+    let mut checked: Vec<(&str, &str)> = Vec::new();
+    for result in results {
+        let word = if result.result.passed {
+            "passed"
+        } else {
+            "failed"
+        };
+        let name = result.result.validation.as_str();
+        checked.retain(|(known, _)| *known != name);
+        checked.push((name, word));
+    }
+    if !checked.is_empty() {
+        message.push_str("\n\nChecked:");
+        for (name, word) in checked {
+            let _written = write!(message, "\n- {name}: {word}");
+        }
+    }
+    let _written = write!(message, "\n\nPlan: {}\n", plan.id);
+    message
+}
+
+/// A line of at most [`SUBJECT`] characters, cut between words.
+fn subject(line: &str) -> String {
+    if line.chars().count() <= SUBJECT {
+        return line.trim_end_matches('.').to_owned();
+    }
+    let short: String = line.chars().take(SUBJECT - 1).collect();
+    let cut = short.rfind(char::is_whitespace).unwrap_or(short.len());
+    let words = short[..cut].trim_end_matches(|letter: char| !letter.is_alphanumeric());
+    format!("{words}…")
+}
+
+/// A text with lines of at most [`SUBJECT`] characters, broken between words.
+fn wrapped(text: &str) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let mut current = String::new();
+        for word in line.split_whitespace() {
+            let length = current.chars().count() + 1 + word.chars().count();
+            if !current.is_empty() && length > SUBJECT {
+                all.push(std::mem::take(&mut current));
+            }
+            if !current.is_empty() {
+                current.push(' ');
+            }
+            current.push_str(word);
+        }
+        all.push(current);
+    }
+    all.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{subject, wrapped};
+
+    #[test]
+    fn a_subject_is_cut_between_words() {
+        assert_eq!(subject("Fix the price."), "Fix the price");
+        let long =
+            "Make the parser accept ranges whose end is included, as the manual describes it";
+        let short = subject(long);
+        assert!(short.chars().count() <= 72, "{short}");
+        assert_eq!(
+            short,
+            "Make the parser accept ranges whose end is included, as the manual…"
+        );
+        assert!(subject(&"é".repeat(200)).chars().count() <= 72);
+    }
+
+    #[test]
+    fn lines_of_a_body_are_broken_between_words() {
+        let text = wrapped(&format!("{}\nnext", "word ".repeat(30)));
+        assert!(text.lines().all(|line| line.len() <= 72), "{text}");
+        assert_eq!(text.split_whitespace().count(), 31);
+        assert!(text.ends_with("\nnext"));
+    }
 }

@@ -1,8 +1,12 @@
 //! [`PlanCreation`]: creates plans from actions: arguments, projects, actors and automation profile.
 
+mod one_off;
+
 use cleveragents_domain::{Action, MadeWith, Plan, PlanActors, PlanId, PlanProfile, PlanProject};
 use cleveragents_store::plans::NewPlan;
 use cleveragents_store::{definitions, invariants, plans, resources};
+
+pub use one_off::one_off_action;
 
 use super::built_in::{DETERMINISTIC, EXECUTOR, REVIEWER, STRATEGIST};
 use super::error::PlanError;

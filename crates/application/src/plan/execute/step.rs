@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::ExecutePhase;
 use super::prompt::StepPrompt;
-use super::step_run::{StepRun, run_key};
+use super::step_run::{StepRun, StepWork, run_key};
 use crate::plan::actor_runner::{ActorTask, Performer, RunStop};
 use crate::plan::built_in::DETERMINISTIC;
 use crate::plan::decision::new_decision;
@@ -23,10 +23,10 @@ use crate::plan::policy::CheckpointTrigger;
 use crate::plan::progress::run_category;
 use crate::plan::prompt::shortened;
 use crate::plan::query::checkpoint_name;
-use crate::plan::report::StepReport;
+use crate::plan::report::{StepReport, answer_text};
 use crate::plan::strategize::reasoning;
 use crate::plan::validate::path_violation;
-use crate::run::UnknownOutcome;
+use crate::run::{UnknownOutcome, WorkState as _};
 use crate::tool::SandboxWorkspace;
 
 /// Maximum size of an actor's answer that is stored with its step, in bytes.
@@ -161,6 +161,13 @@ impl ExecutePhase<'_> {
             return self.fail_step(plan, spec, record, workspace, message, facts);
         }
         let mut retries = 0;
+        // Only built-in actors have report tools.
+        let is_built_in = spec.call.is_none() && self.actors.is_built_in(execution, spec.kind)?;
+        let work = StepWork {
+            workspace,
+            position_before: record.position_before,
+            is_read_only: plan.made_with.read_only,
+        };
         loop {
             let task = ActorTask {
                 key: &run.key,
@@ -171,10 +178,13 @@ impl ExecutePhase<'_> {
                 prompt: run.prompt.clone(),
                 phase: PlanPhase::Execute,
                 workspace: Some(workspace),
-                carried: run.carried,
+                carried: run.carried.clone(),
+                work: spec.call.is_none().then_some(&work as _),
             };
             let (message, code, is_transient) = match self.actors.run(plan, &task)? {
-                Ok(value) => match StepReport::parse(&value) {
+                // A tool call has no report.
+                Ok(value) if spec.call.is_some() => return Ok(answer_text(&value)),
+                Ok(value) => match StepReport::parse(&value, !is_built_in || work.may_end()) {
                     StepReport::Done(answer) => return Ok(answer),
                     StepReport::Blocked { reason, suggestion } => {
                         let suggestion = suggestion.as_deref();

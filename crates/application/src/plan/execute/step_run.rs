@@ -1,6 +1,6 @@
 //! [`StepRun`]: the run of a step: its key, its prompt and the conversation it continues.
 
-use cleveragents_domain::{Plan, RunId, StepRecord, StepState};
+use cleveragents_domain::{Plan, StepRecord, StepState};
 use cleveragents_store::plan_steps;
 
 use super::ExecutePhase;
@@ -8,7 +8,9 @@ use super::prompt::StepContext;
 use super::step::StepSpec;
 use crate::plan::built_in::DETERMINISTIC;
 use crate::plan::error::PlanError;
+use crate::plan::query::counted;
 use crate::plan::thread::ThreadRequest;
+use crate::run::{CarriedConversation, WorkState};
 use crate::tool::SandboxWorkspace;
 
 /// Maximum number of retries after a step reported that it is blocked.
@@ -18,8 +20,8 @@ const MOST_RUNS: u64 = 1_000;
 pub(super) struct StepRun {
     pub(super) key: String,
     pub(super) prompt: String,
-    /// The run whose conversation is continued.
-    pub(super) carried: Option<RunId>,
+    /// The conversation that is continued.
+    pub(super) carried: Option<CarriedConversation>,
 }
 
 /// The key of the run of a step. `number` differs when the step runs again after a rollback;
@@ -72,6 +74,7 @@ impl ExecutePhase<'_> {
             before: record.number,
             blocked: blocked_run,
             changed: &workspace.changed_paths(0)?,
+            strategy: plan.strategy.as_ref(),
         };
         let thread = self.actors.thread(plan, &request)?;
         let (steps, guidance) = self.progress.read(|reader| {
@@ -92,7 +95,32 @@ impl ExecutePhase<'_> {
         Ok(StepRun {
             key,
             prompt,
-            carried: thread.run,
+            carried: thread.carried,
         })
+    }
+}
+
+/// The work of a step in the sandbox of its plan.
+pub(super) struct StepWork<'w> {
+    pub(super) workspace: &'w SandboxWorkspace,
+    /// The position of the sandbox when the step started.
+    pub(super) position_before: u64,
+    pub(super) is_read_only: bool,
+}
+
+impl WorkState for StepWork<'_> {
+    fn may_end(&self) -> bool {
+        self.is_read_only
+            || self
+                .workspace
+                .changed_since(self.position_before)
+                .is_ok_and(|changed| !changed.is_empty())
+    }
+
+    fn diff(&self) -> Option<String> {
+        let (view, diff) = self.workspace.net_diff().ok()?;
+        let patch = counted(&view, &diff).ok()?.patch?;
+        let patch = String::from_utf8_lossy(&patch).into_owned();
+        Some(patch).filter(|patch| !patch.trim().is_empty())
     }
 }

@@ -60,11 +60,13 @@ fn names(text: &str, used: PlanDependency<'_>) -> bool {
     }
 }
 
-/// Whether a step of the plan, or an instruction of its definition of done, calls it.
+/// Whether a step of the plan, or an instruction of its definition of done or task, calls it.
 fn in_steps(plan: &Plan, used: PlanDependency<'_>) -> bool {
     let steps = plan.strategy.iter().flat_map(|strategy| &strategy.steps);
     let called = steps.filter_map(|step| step.call.as_ref());
-    let quoted = plan.definition_of_done.split('`').skip(1).step_by(2);
+    let quoted = [&plan.definition_of_done, &plan.description]
+        .into_iter()
+        .flat_map(|text| text.split('`').skip(1).step_by(2));
     called
         .map(|call| call.tool.as_str())
         .chain(quoted)

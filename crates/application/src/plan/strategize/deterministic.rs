@@ -10,10 +10,19 @@
 //! | ``call `tool` with `{"argument": 1}` `` | any tool |
 //! | ``check `make test` `` | not a step: it runs at the end, and must succeed |
 //!
-//! Other items are not steps: users or validations check them.
+//! Nothing may follow the last backtick: "run `make docs` and read them" is prose. Items in prose are
+//! not steps: users or validations check them. For a plan with a strategist that is a model, only
+//! checks have a meaning of their own ([`plan_criteria`]).
 
-use cleveragents_domain::{PlanStep, PlanStrategy, StepCall, criteria};
+use cleveragents_domain::{Plan, PlanStep, PlanStrategy, StepCall, criteria};
 use serde_json::{Value, json};
+
+use crate::plan::built_in::DETERMINISTIC;
+
+/// The criterion of a one-off task: its description already states what has to be done, so the
+/// definition of done does not repeat it.
+pub(in crate::plan) const TASK_CRITERION: &str =
+    "Everything that the task asks for is done, and nothing else";
 
 /// An item of a definition of done.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,55 +35,97 @@ pub(in crate::plan) enum Criterion {
     Prose,
 }
 
-/// Parses an item.
+/// The criteria of a plan with their meaning. Only the deterministic strategist executes items as
+/// tool calls; to a model they are prose, as is its task.
+pub(in crate::plan) fn plan_criteria(plan: &Plan) -> Vec<(String, Criterion)> {
+    let is_executed = plan.made_with.actors.strategy == DETERMINISTIC;
+    instructions(plan)
+        .into_iter()
+        .map(|text| {
+            let criterion = match parse_criterion(&text).unwrap_or(Criterion::Prose) {
+                Criterion::Call(_) if !is_executed => Criterion::Prose,
+                criterion => criterion,
+            };
+            (text, criterion)
+        })
+        .collect()
+}
+
+/// The items of the definition of done. The deterministic strategist reads the items of the task in
+/// place of the criterion that the task is done.
+fn instructions(plan: &Plan) -> Vec<String> {
+    let items = criteria(&plan.definition_of_done);
+    if plan.made_with.actors.strategy != DETERMINISTIC {
+        return items;
+    }
+    let mut all = Vec::new();
+    for item in items {
+        if item == TASK_CRITERION {
+            all.extend(criteria(&plan.description));
+        } else {
+            all.push(item);
+        }
+    }
+    all
+}
+
+/// Parses an item: a verb, its parts between backticks with the words between them, and nothing
+/// else. A full stop may end it.
 pub(in crate::plan) fn parse_criterion(text: &str) -> Result<Criterion, String> {
-    let mut pieces = text.split('`');
-    let verb = pieces.next().unwrap_or_default().trim().to_lowercase();
-    let quoted: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
-    let is_closed = text.matches('`').count().is_multiple_of(2);
+    let pieces: Vec<&str> = text.split('`').collect();
+    let is_closed = pieces.len() % 2 == 1 && pieces.len() > 1;
+    let ends_there = pieces
+        .last()
+        .is_some_and(|rest| matches!(rest.trim(), "" | "."));
+    if !is_closed || !ends_there {
+        return Ok(Criterion::Prose);
+    }
+    let verb = pieces[0].trim().to_lowercase();
+    let quoted: Vec<&str> = pieces.iter().skip(1).step_by(2).copied().collect();
+    let between = pieces[1..pieces.len() - 1].iter().skip(1).step_by(2);
+    let between: Vec<String> = between.map(|words| words.trim().to_lowercase()).collect();
+    let between: Vec<&str> = between.iter().map(String::as_str).collect();
     let call = |tool: &str, arguments: Value| {
         Ok(Criterion::Call(StepCall {
             tool: format!("builtin/{tool}"),
             arguments,
         }))
     };
-    if !is_closed {
-        return Ok(Criterion::Prose);
-    }
-    match (verb.as_str(), quoted.as_slice()) {
-        ("run", [command]) => call("shell", json!({"command": command})),
-        ("check", [command]) => Ok(Criterion::Check((*command).to_owned())),
-        ("write", [content, path]) => call(
+    match (verb.as_str(), quoted.as_slice(), between.as_slice()) {
+        ("run", [command], _) => call("shell", json!({"command": command})),
+        ("check", [command], _) => Ok(Criterion::Check((*command).to_owned())),
+        ("write", [content, path], ["to"]) => call(
             "file-write",
             json!({"path": path, "content": format!("{}\n", unescaped(content))}),
         ),
-        ("replace", [old, new, path]) => call(
+        ("replace", [old, new, path], ["with", "in"]) => call(
             "file-edit",
             json!({"path": path, "edits": [{"old_text": unescaped(old), "new_text": unescaped(new)}]}),
         ),
-        ("delete", [path]) => call("file-delete", json!({"path": path})),
-        ("move", [from, to]) => call("file-move", json!({"from": from, "to": to})),
-        ("copy", [from, to]) => call("file-copy", json!({"from": from, "to": to})),
-        ("make folder", [path]) => call("dir-create", json!({"path": path})),
-        ("call", [tool, rest @ ..]) => {
-            let arguments = rest.first().copied().unwrap_or("{}");
-            let arguments: Value = serde_json::from_str(arguments).map_err(|error| {
-                format!("the arguments of `{tool}` in `{text}` are not JSON: {error}")
-            })?;
-            Ok(Criterion::Call(StepCall {
-                tool: (*tool).to_owned(),
-                arguments,
-            }))
-        }
+        ("delete", [path], _) => call("file-delete", json!({"path": path})),
+        ("move", [from, to], ["to"]) => call("file-move", json!({"from": from, "to": to})),
+        ("copy", [from, to], ["to"]) => call("file-copy", json!({"from": from, "to": to})),
+        ("make folder", [path], _) => call("dir-create", json!({"path": path})),
+        ("call", [tool], _) => named_call(tool, "{}", text),
+        ("call", [tool, arguments], ["with"]) => named_call(tool, arguments, text),
         (
             verb @ ("run" | "check" | "write" | "replace" | "delete" | "move" | "copy"
             | "make folder" | "call"),
-            _,
-        ) if !quoted.is_empty() => Err(format!(
+            ..,
+        ) => Err(format!(
             "`{verb}` in \"{text}\" does not have the parts it needs, each between backticks"
         )),
         _ => Ok(Criterion::Prose),
     }
+}
+
+fn named_call(tool: &str, arguments: &str, text: &str) -> Result<Criterion, String> {
+    let arguments: Value = serde_json::from_str(arguments)
+        .map_err(|error| format!("the arguments of `{tool}` in `{text}` are not JSON: {error}"))?;
+    Ok(Criterion::Call(StepCall {
+        tool: tool.to_owned(),
+        arguments,
+    }))
 }
 
 /// Replaces escaped line breaks in a text of one line.
@@ -82,10 +133,14 @@ fn unescaped(text: &str) -> String {
     text.replace("\\n", "\n")
 }
 
-/// The strategy of a definition of done.
-pub(in crate::plan) fn strategy(definition_of_done: &str) -> Result<PlanStrategy, String> {
+/// The strategy of a plan without a model: its instructions.
+pub(in crate::plan) fn strategy(plan: &Plan) -> Result<PlanStrategy, String> {
+    strategy_of(instructions(plan))
+}
+
+fn strategy_of(items: Vec<String>) -> Result<PlanStrategy, String> {
     let mut steps = Vec::new();
-    for text in criteria(definition_of_done) {
+    for text in items {
         if let Criterion::Call(call) = parse_criterion(&text)? {
             steps.push(PlanStep {
                 title: text.clone(),
@@ -116,7 +171,8 @@ pub(in crate::plan) fn strategy(definition_of_done: &str) -> Result<PlanStrategy
 
 #[cfg(test)]
 mod tests {
-    use super::{Criterion, parse_criterion, strategy};
+    use super::{Criterion, parse_criterion, strategy_of};
+    use cleveragents_domain::criteria;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -147,7 +203,20 @@ mod tests {
             parse_criterion("check `make test`"),
             Ok(Criterion::Check("make test".to_owned()))
         );
-        for words in ["the tests pass", "`x` is gone", "run it", "run `a"] {
+        assert_eq!(
+            parse_criterion("Check `make test`."),
+            Ok(Criterion::Check("make test".to_owned()))
+        );
+        for words in [
+            "the tests pass",
+            "`x` is gone",
+            "run it",
+            "run `a",
+            "Check `parse_range` for off-by-one",
+            "Run `pytest x` and fix it",
+            "write `a` to `b` and `c` to it",
+            "Delete `old()` from the API",
+        ] {
             assert_eq!(parse_criterion(words), Ok(Criterion::Prose), "{words}");
         }
         assert!(parse_criterion("write `a`").is_err());
@@ -156,9 +225,9 @@ mod tests {
 
     #[test]
     fn a_definition_without_instructions_is_not_a_strategy() {
-        assert!(strategy("- the tests pass").is_err());
-        let steps =
-            strategy("- run `a`\n- it is good\n- check `b`\n- run `c`").expect("a strategy");
+        assert!(strategy_of(criteria("- the tests pass")).is_err());
+        let steps = strategy_of(criteria("- run `a`\n- it is good\n- check `b`\n- run `c`"))
+            .expect("a strategy");
         let titles: Vec<&str> = steps.steps.iter().map(|step| step.title.as_str()).collect();
         assert_eq!(titles, ["run `a`", "run `c`"]);
     }

@@ -6,6 +6,8 @@ mod prompt;
 mod strategy_decisions;
 mod strategy_parser;
 
+use std::fmt::Write as _;
+
 use cleveragents_domain::{
     Code, DecisionId, DecisionType, EventKind, FailureCategory, NewDecision, NewEvent, Plan,
     PlanPhase, PlanStage, PlanStrategy, ReconciledInvariants, StageTransition, StepKind, StepState,
@@ -21,6 +23,7 @@ use super::decision::new_decision;
 use super::error::PlanError;
 use super::failure::{FailureFacts, PhaseFailure};
 use super::progress::PlanProgress;
+use super::report::StrategyOutcome;
 use super::requirements::PlanRequirements;
 use super::snapshot::DecisionSnapshots;
 use super::thread::ThreadRequest;
@@ -28,10 +31,20 @@ use super::validate::PathRule;
 use super::workspace::{PlanWorkspaces, sandbox_name};
 use crate::run::bounded;
 
-pub(super) use deterministic::{Criterion, parse_criterion};
+pub(super) use deterministic::{Criterion, TASK_CRITERION, plan_criteria};
 use prompt::{StrategyInputs, invariants_prompt, strategy_prompt};
 use strategy_decisions::strategy_decisions;
 use strategy_parser::{StrategyResponse, parse_estimate, parse_strategy, parse_violations};
+
+/// How a strategist answered.
+enum StrategistAnswer {
+    Strategy(Box<StrategyResponse>),
+    /// The task cannot be done as it is.
+    Blocked {
+        reason: String,
+        suggestion: Option<String>,
+    },
+}
 
 /// The first phase of a plan. All file changes of its commands are rolled back.
 pub(super) struct StrategizePhase<'a> {
@@ -55,12 +68,18 @@ impl StrategizePhase<'_> {
         };
         let failed = StageTransition::FailStrategize;
         let response = match self.ask_strategist(&plan)? {
-            Ok(response) => response,
+            Ok(StrategistAnswer::Strategy(response)) => *response,
+            Ok(StrategistAnswer::Blocked { reason, suggestion }) => {
+                self.progress.record_usage(&plan)?;
+                return self.block(&plan, &reason, suggestion.as_deref());
+            }
             Err(stop) => return self.progress.stop_phase(&plan, failed, stop),
         };
         self.progress.record_usage(&plan)?;
         let strategy = match response.strategy.clone().ordered() {
             Ok(strategy) => strategy,
+            // Nothing has to change; the checks confirm it.
+            Err(_) if response.is_nothing_to_do => response.strategy.clone(),
             Err(fault) => {
                 let message = format!("the strategy cannot be used: {fault}");
                 let failure = PhaseFailure::new(FailureCategory::Strategy, message);
@@ -198,8 +217,29 @@ impl StrategizePhase<'_> {
         Ok(new)
     }
 
+    /// Fails the phase because the strategist reported that the task cannot be done as it is.
+    fn block(
+        &self,
+        plan: &Plan,
+        reason: &str,
+        suggestion: Option<&str>,
+    ) -> Result<Plan, PlanError> {
+        let mut message = format!("the task is blocked: {reason}");
+        if let Some(suggestion) = suggestion {
+            let _written = write!(message, ". Suggestion: {suggestion}");
+        }
+        let facts = FailureFacts {
+            is_retriable: Some(false),
+            details: Some(json!({"reason": reason, "suggestion": suggestion})),
+            ..FailureFacts::default()
+        };
+        let failure = PhaseFailure::new(FailureCategory::Blocked, message).with_facts(facts);
+        self.progress
+            .fail(plan, StageTransition::FailStrategize, failure)
+    }
+
     /// Asks the strategist for a strategy.
-    fn ask_strategist(&self, plan: &Plan) -> Result<Result<StrategyResponse, RunStop>, PlanError> {
+    fn ask_strategist(&self, plan: &Plan) -> Result<Result<StrategistAnswer, RunStop>, PlanError> {
         let unusable = |message: String| RunStop::Failed {
             message,
             code: Code::PlanFailed,
@@ -207,8 +247,8 @@ impl StrategizePhase<'_> {
         };
         let name = &plan.made_with.actors.strategy;
         if name == DETERMINISTIC {
-            return Ok(deterministic::strategy(&plan.definition_of_done)
-                .map(StrategyResponse::from)
+            return Ok(deterministic::strategy(plan)
+                .map(|strategy| StrategistAnswer::Strategy(Box::new(strategy.into())))
                 .map_err(unusable));
         }
         let workspace = self.workspaces.open(plan, self.progress.cancel)?;
@@ -225,6 +265,7 @@ impl StrategizePhase<'_> {
             before: step.map_or(u64::MAX, |step| step.number),
             blocked: None,
             changed: &workspace.changed_paths(0)?,
+            strategy: None,
         };
         let kind = StepKind::Strategize;
         let is_built_in = self.actors.is_built_in(name, kind)?;
@@ -244,10 +285,24 @@ impl StrategizePhase<'_> {
                 prompt: strategy_prompt(plan, &inputs),
                 phase: PlanPhase::Strategize,
                 workspace: Some(&workspace),
-                carried: inputs.thread.run,
+                carried: inputs.thread.carried.clone(),
+                work: None,
             },
         )?;
-        Ok(answer.and_then(|value| parse_strategy(&value).map_err(unusable)))
+        Ok(
+            answer.and_then(|value| match StrategyOutcome::parse(&value) {
+                StrategyOutcome::Blocked { reason, suggestion } => {
+                    Ok(StrategistAnswer::Blocked { reason, suggestion })
+                }
+                StrategyOutcome::NothingToDo(reason) => {
+                    let response = StrategyResponse::nothing_to_do(&reason);
+                    Ok(StrategistAnswer::Strategy(Box::new(response)))
+                }
+                StrategyOutcome::Strategy => parse_strategy(&value)
+                    .map(|response| StrategistAnswer::Strategy(Box::new(response)))
+                    .map_err(unusable),
+            }),
+        )
     }
 
     /// Whether the strategist answered in this attempt.
@@ -388,6 +443,7 @@ impl StrategizePhase<'_> {
             phase: PlanPhase::Strategize,
             workspace: None,
             carried: None,
+            work: None,
         };
         let done = self.actors.run(plan, &task)?;
         let end = match &done {

@@ -41,7 +41,7 @@ pub(super) fn strategy_prompt(plan: &Plan, inputs: &StrategyInputs) -> String {
             let _written = writeln!(text, "- {name}: {value}");
         }
     }
-    if !inputs.validations.is_empty() && thread.run.is_none() {
+    if !inputs.validations.is_empty() && thread.carried.is_none() {
         text.push_str("\nThese validations run at the end, and required ones must pass:\n");
         for one in &inputs.validations {
             let _written = writeln!(

@@ -39,6 +39,23 @@ pub(super) struct StrategyResponse {
     pub(super) strategy: PlanStrategy,
     #[serde(default)]
     pub(super) decisions: Vec<ResponseDecision>,
+    /// Whether the strategist reported that nothing has to change.
+    #[serde(skip)]
+    pub(super) is_nothing_to_do: bool,
+}
+
+impl StrategyResponse {
+    /// The strategy of a task that is done already: no steps; the checks of the plan still run.
+    pub(super) fn nothing_to_do(reason: &str) -> Self {
+        let strategy = PlanStrategy {
+            summary: format!("Nothing to do: {reason}"),
+            ..PlanStrategy::default()
+        };
+        Self {
+            is_nothing_to_do: true,
+            ..strategy.into()
+        }
+    }
 }
 
 impl From<PlanStrategy> for StrategyResponse {
@@ -46,6 +63,7 @@ impl From<PlanStrategy> for StrategyResponse {
         Self {
             strategy,
             decisions: Vec::new(),
+            is_nothing_to_do: false,
         }
     }
 }

@@ -167,6 +167,7 @@ impl ValidatePhase<'_> {
             phase: PlanPhase::Apply,
             workspace: Some(workspace),
             carried: None,
+            work: None,
         };
         match self.actors.run(plan, &task) {
             Ok(Ok(Value::String(text))) => Ok(text),

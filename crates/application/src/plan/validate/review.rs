@@ -177,6 +177,7 @@ impl ValidatePhase<'_> {
             workspace: Some(workspace),
             // The reviewer starts a new conversation.
             carried: None,
+            work: None,
         };
         let answer = match self.actors.run(plan, &task)? {
             Ok(value) => value,

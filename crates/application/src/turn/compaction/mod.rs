@@ -21,9 +21,6 @@ use super::request::{TurnReport, TurnRequest};
 use super::service::{RunningTurn, StepCost, TurnService, storing};
 use crate::observer::{AgentEvent, NoObserver};
 
-/// The instructions for writing a summary.
-const INSTRUCTIONS: &str = include_str!("../../../prompts/summary.md");
-
 /// A conversation is compacted when it takes more than this share of the room for messages, in hundredths.
 const COMPACT_AT_PERCENT: usize = 80;
 
@@ -66,6 +63,19 @@ impl RemainingMessages {
                 covered: 0,
             },
         }
+    }
+
+    /// Whether a result in them contains a text.
+    pub(super) fn shows(&self, text: &str) -> bool {
+        let past = self.past.iter().flat_map(|turn| &turn.messages);
+        let present = self.present.iter().map(Arc::as_ref);
+        past.chain(present).any(|message| match message {
+            ChatMessage::Tool { results } => {
+                let mut results = results.iter();
+                results.any(|result| result.content.contains(text))
+            }
+            _ => false,
+        })
     }
 
     fn after(
@@ -308,7 +318,7 @@ impl TurnService {
             ..request.clone()
         };
         let chat = ChatRequest {
-            system: vec![INSTRUCTIONS.to_owned()],
+            system: vec![request.settings.summary_prompt.clone()],
             messages: vec![ChatMessage::user(transcript).into()],
             max_output_tokens: Some(output_tokens(request).min(SUMMARY_TOKENS)),
             stream: request.settings.stream,

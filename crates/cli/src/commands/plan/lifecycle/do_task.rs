@@ -1,10 +1,10 @@
 //! `agents do`: runs a one-off task in a folder. A sequence of operations creates the project of
 //! the folder, an action and a plan, and runs the phases of the plan.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use cleveragents_application::action_operations::CreateAction;
+use cleveragents_application::one_off_action;
 use cleveragents_application::plan_operations::{
     AppliedPlan, ApplyPlan, ApprovePlan, CreatedPlan, ExecutePlan, PlanExecution, ShowPlan,
     ShowPlanStatus, StrategyOutline, UsePlan,
@@ -169,7 +169,7 @@ impl Task<'_> {
     /// Registers the task description as an action, and returns its name.
     fn action(&self, task: &str, checks: &[String]) -> Result<String, CommandError> {
         let created = self.context.call(CreateAction {
-            text: action_definition(task.trim(), checks),
+            text: one_off_action(task, checks),
             source: Some("agents do".to_owned()),
             update: false,
         })?;
@@ -250,47 +250,4 @@ impl Task<'_> {
             PlanPhase::Apply => confirm_apply(self.context, &plan.id.to_string(), self.yes),
         }
     }
-}
-
-/// Definition of the action for a task.
-fn action_definition(task: &str, checks: &[String]) -> String {
-    let words: String = task
-        .to_lowercase()
-        .chars()
-        .map(|letter| {
-            if letter.is_ascii_alphanumeric() {
-                letter
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    let words: Vec<&str> = words
-        .split('-')
-        .filter(|word| !word.is_empty())
-        .take(5)
-        .collect();
-    let words = if words.is_empty() {
-        "it".to_owned()
-    } else {
-        words.join("-")
-    };
-    let stamp = PlanId::generate().to_string().to_ascii_lowercase();
-    let mut done = format!("- {task}\n");
-    for command in checks {
-        let _written = writeln!(done, "- check `{command}`");
-    }
-    // Braces and `$` in the task description are neither placeholders nor variables.
-    let plain = |text: &str| {
-        text.replace('{', "{{")
-            .replace('}', "}}")
-            .replace('$', "$$")
-    };
-    json!({
-        "name": format!("local/do-{words}-{}", &stamp[stamp.len() - 6..]),
-        "description": plain(task),
-        "definition_of_done": plain(&done),
-        "reusable": false,
-    })
-    .to_string()
 }

@@ -1,0 +1,405 @@
+//! How a model may end a phase, and what a retry and the next phase keep of its conversation.
+
+use cleveragents_domain::{Plan, PlanPhase, PlanStage};
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::ports::Approval;
+use serde_json::Value;
+
+use crate::support::{User, Workshop, git};
+use crate::thread::{contains, count, messages, repeated};
+
+/// The tests of this module.
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    (
+        "outcomes::a_one_off_task_is_sent_once_per_request",
+        a_one_off_task_is_sent_once_per_request,
+    ),
+    (
+        "outcomes::only_the_deterministic_strategist_executes_a_task",
+        only_the_deterministic_strategist_executes_a_task,
+    ),
+    (
+        "outcomes::an_impossible_task_is_blocked_with_its_reason",
+        an_impossible_task_is_blocked_with_its_reason,
+    ),
+    (
+        "outcomes::a_task_that_is_done_already_changes_nothing_and_is_checked",
+        a_task_that_is_done_already_changes_nothing_and_is_checked,
+    ),
+    (
+        "outcomes::a_refusal_never_counts_as_done",
+        a_refusal_never_counts_as_done,
+    ),
+    (
+        "outcomes::prose_without_a_change_gets_one_reminder",
+        prose_without_a_change_gets_one_reminder,
+    ),
+    (
+        "outcomes::a_retry_continues_the_conversation_of_a_failed_turn",
+        a_retry_continues_the_conversation_of_a_failed_turn,
+    ),
+    (
+        "outcomes::the_executor_keeps_what_the_strategy_names",
+        the_executor_keeps_what_the_strategy_names,
+    ),
+    (
+        "outcomes::nested_instructions_are_shown_for_every_name_of_a_tool",
+        nested_instructions_are_shown_for_every_name_of_a_tool,
+    ),
+];
+
+fn error_of(plan: &Plan) -> Value {
+    plan.error.clone().map(Value::Object).unwrap_or_default()
+}
+
+fn run(workshop: &Workshop, user: &User, plan: &Plan) -> Plan {
+    let _outcome = workshop
+        .drive(plan, PlanPhase::Strategize, user)
+        .and_then(|plan| match plan.stage {
+            PlanStage::StrategizeComplete => workshop.drive(&plan, PlanPhase::Execute, user),
+            _ => Ok(plan),
+        });
+    workshop.plans.get(plan.id).expect("it exists")
+}
+
+const WORKS: &str = r#"
+answers:
+- when: '^Make the strategy'
+  calls:
+  - {name: submit_strategy, arguments: {summary: Write it, steps: [{title: Correct the price, description: Put right into price.txt, files: [price.txt]}]}}
+- when: '^Execute step 1 of 1'
+  calls:
+  - {name: write_file, arguments: {path: price.txt, content: "right\n"}}
+  - {name: step_done, arguments: {summary: The price is right now.}}
+- when: '^Review the result'
+  calls:
+  - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
+- text: Nothing more.
+"#;
+
+fn a_one_off_task_is_sent_once_per_request() {
+    for database in TestDatabase::each() {
+        let sentences: Vec<String> = (1..60)
+            .map(|number| format!("Sentence {number} of the task tells what the price file needs."))
+            .collect();
+        let task = format!("Correct the price. {}", sentences.join(" "));
+        assert!(task.len() > 1_200, "about 300 tokens");
+        let workshop = Workshop::new(&database, WORKS);
+        let plan = workshop.one_off(&task, &["grep -q right price.txt".to_owned()], None);
+        let user = User::answering(Approval::Once);
+        let plan = run(&workshop, &user, &plan);
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+        let requests = workshop.requests();
+        assert_eq!(requests.len(), 3, "strategy, step and review");
+        for request in requests {
+            assert_eq!(count(&request, "Sentence 7 of the task"), 1);
+            assert_eq!(repeated(&request), None);
+        }
+        let plan = workshop
+            .drive(&plan, PlanPhase::Apply, &user)
+            .expect("applied");
+        assert_eq!(plan.stage, PlanStage::ApplyApplied);
+        let message = git(&workshop.repository, &["log", "-1", "--format=%B"]);
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(
+            lines[0].chars().count() <= 72 && lines[0].ends_with('…'),
+            "{message}"
+        );
+        assert!(message.contains("\nThe price is right now."), "{message}");
+        assert!(
+            message.contains("\n- check `grep -q right price.txt`: passed"),
+            "{message}"
+        );
+        assert!(
+            message.trim_end().ends_with(&format!("Plan: {}", plan.id)),
+            "{message}"
+        );
+    }
+}
+
+fn only_the_deterministic_strategist_executes_a_task() {
+    for database in TestDatabase::each() {
+        let user = User::answering(Approval::Once);
+        for task in [
+            "Run `touch junk.txt` and fix it",
+            "Check `parse_range` for off-by-one",
+            "run `touch junk.txt`",
+        ] {
+            let workshop = Workshop::new(&database, WORKS);
+            let plan = workshop.one_off(task, &[], None);
+            let plan = run(&workshop, &user, &plan);
+            assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+            assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"], "{task}");
+            assert_eq!(workshop.reviews(plan.id), 1, "{task}");
+        }
+        let workshop = Workshop::new(&database, WORKS);
+        let actor = Some("builtin/deterministic");
+        let plan = workshop.one_off("run `touch made.txt`", &[], actor);
+        let plan = run(&workshop, &user, &plan);
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+        assert_eq!(workshop.changed_in_sandbox(&plan), ["made.txt"]);
+    }
+}
+
+fn an_impossible_task_is_blocked_with_its_reason() {
+    for database in TestDatabase::each() {
+        let script = r#"
+answers:
+- when: '^Make the strategy'
+  calls:
+  - {name: step_blocked, arguments: {reason: there is no price list, suggestion: add one}}
+"#;
+        let workshop = Workshop::new(&database, script);
+        let user = User::answering(Approval::Once);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(plan.stage, PlanStage::StrategizeErrored);
+        let error = error_of(&plan);
+        assert_eq!(error["error_category"], "blocked");
+        assert_eq!(
+            error["message"],
+            "the task is blocked: there is no price list. Suggestion: add one"
+        );
+        assert_eq!(workshop.price(), "wrong\n");
+    }
+}
+
+fn a_task_that_is_done_already_changes_nothing_and_is_checked() {
+    for database in TestDatabase::each() {
+        let script = r#"
+answers:
+- when: '^Make the strategy'
+  calls:
+  - {name: step_done, arguments: {summary: price.txt says wrong as wanted}}
+- when: '^Review the result'
+  calls:
+  - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
+"#;
+        let workshop = Workshop::new(&database, script);
+        let user = User::answering(Approval::Once);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+        let strategy = plan.strategy.clone().expect("a strategy");
+        assert_eq!(
+            strategy.summary,
+            "Nothing to do: price.txt says wrong as wanted"
+        );
+        assert_eq!(strategy.steps.len(), 0);
+        assert_eq!(workshop.reviews(plan.id), 1, "the claim is reviewed");
+        let plan = workshop
+            .drive(&plan, PlanPhase::Apply, &user)
+            .expect("an empty result is applied");
+        assert_eq!(plan.stage, PlanStage::ApplyApplied);
+        assert_eq!(workshop.price(), "wrong\n");
+    }
+}
+
+fn a_refusal_never_counts_as_done() {
+    for database in TestDatabase::each() {
+        let user = User::answering(Approval::Once);
+        let refuses =
+            "answers:\n- {text: I'm sorry, but I can't help with that.}\nat_end: repeat_last\n";
+        let workshop = Workshop::new(&database, refuses);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(plan.stage, PlanStage::StrategizeErrored);
+        let error = error_of(&plan);
+        assert_eq!(error["error_category"], "blocked");
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains("I can't help with that"), "{message}");
+        assert_eq!(workshop.requests().len(), 2, "one reminder");
+
+        // After a change, too.
+        let later = WORKS.replace(
+            "  - {name: step_done, arguments: {summary: The price is right now.}}\n",
+            "",
+        );
+        let later = later.replace(
+            "- text: Nothing more.",
+            "- text: I cannot continue with this.",
+        );
+        let workshop = Workshop::new(&database, &later);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(plan.stage, PlanStage::ExecuteErrored);
+        let error = error_of(&plan);
+        assert_eq!(error["error_category"], "blocked");
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains("I cannot continue"), "{message}");
+    }
+}
+
+fn prose_without_a_change_gets_one_reminder() {
+    for database in TestDatabase::each() {
+        let user = User::answering(Approval::Once);
+        let write = "  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n";
+        let claims = WORKS.replace(
+            &format!(
+                "  calls:\n{write}  - {{name: step_done, arguments: {{summary: The price is right now.}}}}\n"
+            ),
+            "  text: I corrected the price.\n",
+        );
+        // It repeats its claim: the step is blocked.
+        let workshop = Workshop::new(&database, &claims);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(plan.stage, PlanStage::ExecuteErrored);
+        let error = error_of(&plan);
+        assert_eq!(error["error_category"], "blocked");
+        let message = error["message"].as_str().expect("a message");
+        assert!(
+            message.contains("it changed nothing and reported nothing"),
+            "{message}"
+        );
+        // It does the work after the reminder.
+        let mends = claims.replace(
+            "- text: Nothing more.",
+            "- when: '^Not finished'\n  calls:\n  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \
+             - {name: step_done, arguments: {summary: Now it is.}}\n- text: Nothing more.",
+        );
+        let workshop = Workshop::new(&database, &mends);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+        assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"]);
+    }
+}
+
+fn a_retry_continues_the_conversation_of_a_failed_turn() {
+    for database in TestDatabase::each() {
+        let script = r#"
+answers:
+- when: '^Make the strategy'
+  calls:
+  - {name: submit_strategy, arguments: {summary: Write it, steps: [{title: Correct the price, description: Put right into price.txt, files: [price.txt]}]}}
+- when: '^Execute step 1 of 1'
+  calls:
+  - {name: read_file, arguments: {path: price.txt}}
+- when: '(?s)read_file.*wrong'
+  calls:
+  - {name: shell, arguments: {command: echo albatross}}
+- when: 'albatross'
+  failures: [{status: 400, message: the provider has a bad day}]
+  text: This is never said.
+- when: 'Your last turn was interrupted'
+  calls:
+  - {name: write_file, arguments: {path: price.txt, content: "right\n"}}
+  - {name: step_done, arguments: {summary: Wrote it}}
+- when: '^Review the result'
+  calls:
+  - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
+"#;
+        let workshop = Workshop::new(&database, script);
+        let user = User::answering(Approval::Once);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(plan.stage, PlanStage::ExecuteErrored);
+        let message = error_of(&plan)["message"].to_string();
+        assert!(message.contains("bad day"), "{message}");
+        let plan = workshop
+            .drive(&plan, PlanPhase::Execute, &user)
+            .expect("executed");
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete);
+        let requests = workshop.requests();
+        let resumed = requests
+            .iter()
+            .find(|request| contains(request, "Your last turn was interrupted"))
+            .expect("the turn is continued");
+        assert!(contains(resumed, "albatross"), "with what it did");
+        assert!(contains(resumed, "bad day"), "with the reason");
+        assert_eq!(count(resumed, "Execute step 1 of 1"), 1);
+        assert_eq!(repeated(resumed), None);
+    }
+}
+
+fn the_executor_keeps_what_the_strategy_names() {
+    for database in TestDatabase::each() {
+        let script = r#"
+answers:
+- when: '^Make the strategy'
+  calls:
+  - {name: read_file, arguments: {path: price.txt}}
+  - {name: read_file, arguments: {path: other.txt}}
+  - {name: search, arguments: {pattern: entry}}
+  - {name: shell, arguments: {command: 'seq 1 300; echo the check failed; exit 3'}}
+- when: '(?s)from="read_file"'
+  calls:
+  - {name: submit_strategy, arguments: {summary: Write it, steps: [{title: Correct the price, description: Put right there, files: [price.txt]}]}}
+- when: '^Execute step 1 of 1'
+  calls:
+  - {name: write_file, arguments: {path: price.txt, content: "right\n"}}
+  - {name: step_done, arguments: {summary: Wrote it}}
+- when: '^Review the result'
+  calls:
+  - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
+- calls:
+  - {name: submit_strategy, arguments: {summary: Write it, steps: [{title: Correct the price, description: Put right there, files: [price.txt]}]}}
+"#;
+        let lines = |word: &str| -> String {
+            (1..100)
+                .map(|number| format!("{word} entry {number}\n"))
+                .collect()
+        };
+        let files = [("price.txt", lines("price")), ("other.txt", lines("other"))];
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(name, text)| (*name, text.as_str()))
+            .collect();
+        let done = "price.txt says right";
+        let workshop = Workshop::with(&database, script, done, &files);
+        let user = User::answering(Approval::Once);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+        let requests = workshop.requests();
+        let strategy = &requests[1];
+        assert!(contains(strategy, "other entry 77"), "it was read");
+        let step = requests
+            .iter()
+            .find(|request| contains(request, "Execute step 1 of 1"))
+            .expect("a step");
+        assert!(contains(step, "price entry 77"), "a file of the strategy");
+        assert!(contains(step, "the check failed"), "failing output");
+        assert!(!contains(step, "other entry 77"), "another file");
+        assert!(contains(step, "[Result of `read_file other.txt`"));
+        assert!(contains(step, "[Result of `search entry`"));
+        let size = |request: &Value| Value::from(messages(request)).to_string().len();
+        assert!(size(step) < size(strategy), "the request is smaller");
+    }
+}
+
+fn nested_instructions_are_shown_for_every_name_of_a_tool() {
+    for database in TestDatabase::each() {
+        for call in [
+            "{name: read_file, arguments: {path: shop/list.txt}}",
+            "{name: edit_file, arguments: {path: shop/list.txt, old_string: old, new_string: new}}",
+            "{name: apply_patch, arguments: {patch: \"*** Begin Patch\\n*** Update File: shop/list.txt\\n@@\\n-old\\n+new\\n*** End Patch\"}}",
+        ] {
+            let script = WORKS.replace(
+                "  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  - {name: step_done, arguments: {summary: The price is right now.}}\n",
+                &format!("  - {call}\n"),
+            );
+            let script = script.replace(
+                "- text: Nothing more.",
+                "- when: 'Prices have no currency'\n  calls:\n  - {name: read_file, arguments: {path: shop/list.txt}}\n  \
+                 - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \
+                 - {name: step_done, arguments: {summary: Done}}\n- text: Nothing more.",
+            );
+            let files = [
+                ("price.txt", "wrong\n"),
+                ("shop/list.txt", "old\n"),
+                ("shop/AGENTS.md", "Prices have no currency sign.\n"),
+            ];
+            let workshop = Workshop::with(&database, &script, "price.txt says right", &files);
+            let user = User::answering(Approval::Once);
+            let plan = run(&workshop, &user, &workshop.plan("trusted"));
+            assert_eq!(
+                plan.stage,
+                PlanStage::ExecuteComplete,
+                "{call}: {:?}",
+                plan.error
+            );
+            let requests = workshop.requests();
+            let shown: Vec<usize> = requests
+                .iter()
+                .map(|request| count(request, "Prices have no currency sign."))
+                .collect();
+            assert_eq!(shown[1], 0, "{call}: before the first call");
+            assert_eq!(shown[2], 1, "{call}: {shown:?}");
+            assert!(shown.iter().all(|times| *times <= 1), "{call}: {shown:?}");
+        }
+    }
+}
