@@ -296,7 +296,7 @@ mod tests {
         for (text, may_end) in [
             ("Written.", false),
             ("", false),
-            ("I\u{2019}m sorry, but I can't help with that.", true),
+            ("I\u{2019}m unable to help with that.", true),
         ] {
             let report = StepReport::parse(&json!(text), may_end);
             assert!(matches!(report, StepReport::Blocked { .. }), "{text}");

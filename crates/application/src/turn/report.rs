@@ -87,7 +87,7 @@ impl TextAnswer {
 
 /// Whether a text refuses the task or gives up: it never counts as done.
 pub(crate) fn is_refusal(text: &str) -> bool {
-    const SIGNS: [&str; 12] = [
+    const SIGNS: [&str; 11] = [
         "i can't",
         "i cannot",
         "i can not",
@@ -99,7 +99,6 @@ pub(crate) fn is_refusal(text: &str) -> bool {
         "i won't",
         "i will not be able",
         "i must decline",
-        "i'm sorry, but",
     ];
     let text = text.trim().replace('’', "'").to_lowercase();
     let beginning = &text[..text.floor_char_boundary(200)];
@@ -208,7 +207,7 @@ impl<'a> ReportTools<'a> {
 
     /// The report that an answer in plain text contains as JSON.
     pub(crate) fn in_text(&self, text: &str) -> Result<Value, String> {
-        // Fields of one report may fit another: where the text is judged later, only the main one counts.
+        // Fields of one report may fit another: where another module reads the text, only the main one counts.
         let most = match self.text {
             TextAnswer::RemindedOnce => 1,
             _ => usize::MAX,

@@ -8,6 +8,7 @@
     reason = "a test runner reports how the tests went"
 )]
 
+mod misbehaviour;
 mod operations;
 mod outcomes;
 mod support;
@@ -60,7 +61,15 @@ fn main() -> ExitCode {
         .collect();
     let is_list = arguments.iter().any(|argument| argument == "--list");
     let (mut passed, mut failed) = (0, 0);
-    for (name, test) in [TESTS, operations::TESTS, outcomes::TESTS, thread::TESTS].concat() {
+    for (name, test) in [
+        TESTS,
+        misbehaviour::TESTS,
+        operations::TESTS,
+        outcomes::TESTS,
+        thread::TESTS,
+    ]
+    .concat()
+    {
         if !filters.is_empty() && !filters.iter().any(|filter| name.contains(filter)) {
             continue;
         }

@@ -80,7 +80,7 @@ answers:
 fn a_one_off_task_is_sent_once_per_request() {
     for database in TestDatabase::each() {
         let sentences: Vec<String> = (1..60)
-            .map(|number| format!("Sentence {number} of the task tells what the price file needs."))
+            .map(|number| format!("Sentence {number} of the task names what the price file needs."))
             .collect();
         let task = format!("Correct the price. {}", sentences.join(" "));
         assert!(task.len() > 1_200, "about 300 tokens");
@@ -118,27 +118,25 @@ fn a_one_off_task_is_sent_once_per_request() {
 }
 
 fn only_the_deterministic_strategist_executes_a_task() {
-    for database in TestDatabase::each() {
-        let user = User::answering(Approval::Once);
-        for task in [
-            "Run `touch junk.txt` and fix it",
-            "Check `parse_range` for off-by-one",
-            "run `touch junk.txt`",
-        ] {
-            let workshop = Workshop::new(&database, WORKS);
-            let plan = workshop.one_off(task, &[], None);
-            let plan = run(&workshop, &user, &plan);
-            assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-            assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"], "{task}");
-            assert_eq!(workshop.reviews(plan.id), 1, "{task}");
-        }
-        let workshop = Workshop::new(&database, WORKS);
-        let actor = Some("builtin/deterministic");
-        let plan = workshop.one_off("run `touch made.txt`", &[], actor);
+    let user = User::answering(Approval::Once);
+    for task in [
+        "Run `touch junk.txt` and fix it",
+        "Check `parse_range` for off-by-one",
+        "run `touch junk.txt`",
+    ] {
+        let workshop = Workshop::new(&TestDatabase::sqlite(), WORKS);
+        let plan = workshop.one_off(task, &[], None);
         let plan = run(&workshop, &user, &plan);
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-        assert_eq!(workshop.changed_in_sandbox(&plan), ["made.txt"]);
+        assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"], "{task}");
+        assert_eq!(workshop.reviews(plan.id), 1, "{task}");
     }
+    let workshop = Workshop::new(&TestDatabase::sqlite(), WORKS);
+    let actor = Some("builtin/deterministic");
+    let plan = workshop.one_off("run `touch made.txt`", &[], actor);
+    let plan = run(&workshop, &user, &plan);
+    assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+    assert_eq!(workshop.changed_in_sandbox(&plan), ["made.txt"]);
 }
 
 fn an_impossible_task_is_blocked_with_its_reason() {
@@ -194,70 +192,65 @@ answers:
 }
 
 fn a_refusal_never_counts_as_done() {
-    for database in TestDatabase::each() {
-        let user = User::answering(Approval::Once);
-        let refuses =
-            "answers:\n- {text: I'm sorry, but I can't help with that.}\nat_end: repeat_last\n";
-        let workshop = Workshop::new(&database, refuses);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
-        assert_eq!(plan.stage, PlanStage::StrategizeErrored);
-        let error = error_of(&plan);
-        assert_eq!(error["error_category"], "blocked");
-        let message = error["message"].as_str().expect("a message");
-        assert!(message.contains("I can't help with that"), "{message}");
-        assert_eq!(workshop.requests().len(), 2, "one reminder");
+    let user = User::answering(Approval::Once);
+    let refuses = "answers:\n- {text: I can't help with that.}\nat_end: repeat_last\n";
+    let workshop = Workshop::new(&TestDatabase::sqlite(), refuses);
+    let plan = run(&workshop, &user, &workshop.plan("trusted"));
+    assert_eq!(plan.stage, PlanStage::StrategizeErrored);
+    let error = error_of(&plan);
+    assert_eq!(error["error_category"], "blocked");
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains("I can't help with that"), "{message}");
+    assert_eq!(workshop.requests().len(), 2, "one reminder");
 
-        // After a change, too.
-        let later = WORKS.replace(
-            "  - {name: step_done, arguments: {summary: The price is right now.}}\n",
-            "",
-        );
-        let later = later.replace(
-            "- text: Nothing more.",
-            "- text: I cannot continue with this.",
-        );
-        let workshop = Workshop::new(&database, &later);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
-        assert_eq!(plan.stage, PlanStage::ExecuteErrored);
-        let error = error_of(&plan);
-        assert_eq!(error["error_category"], "blocked");
-        let message = error["message"].as_str().expect("a message");
-        assert!(message.contains("I cannot continue"), "{message}");
-    }
+    // After a change, too.
+    let later = WORKS.replace(
+        "  - {name: step_done, arguments: {summary: The price is right now.}}\n",
+        "",
+    );
+    let later = later.replace(
+        "- text: Nothing more.",
+        "- text: I cannot continue with this.",
+    );
+    let workshop = Workshop::new(&TestDatabase::sqlite(), &later);
+    let plan = run(&workshop, &user, &workshop.plan("trusted"));
+    assert_eq!(plan.stage, PlanStage::ExecuteErrored);
+    let error = error_of(&plan);
+    assert_eq!(error["error_category"], "blocked");
+    let message = error["message"].as_str().expect("a message");
+    assert!(message.contains("I cannot continue"), "{message}");
 }
 
 fn prose_without_a_change_gets_one_reminder() {
-    for database in TestDatabase::each() {
-        let user = User::answering(Approval::Once);
-        let write = "  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n";
-        let claims = WORKS.replace(
-            &format!(
-                "  calls:\n{write}  - {{name: step_done, arguments: {{summary: The price is right now.}}}}\n"
-            ),
-            "  text: I corrected the price.\n",
-        );
-        // It repeats its claim: the step is blocked.
-        let workshop = Workshop::new(&database, &claims);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
-        assert_eq!(plan.stage, PlanStage::ExecuteErrored);
-        let error = error_of(&plan);
-        assert_eq!(error["error_category"], "blocked");
-        let message = error["message"].as_str().expect("a message");
-        assert!(
-            message.contains("it changed nothing and reported nothing"),
-            "{message}"
-        );
-        // It does the work after the reminder.
-        let mends = claims.replace(
-            "- text: Nothing more.",
-            "- when: '^Not finished'\n  calls:\n  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \
-             - {name: step_done, arguments: {summary: Now it is.}}\n- text: Nothing more.",
-        );
-        let workshop = Workshop::new(&database, &mends);
-        let plan = run(&workshop, &user, &workshop.plan("trusted"));
-        assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
-        assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"]);
-    }
+    let user = User::answering(Approval::Once);
+    let write = "  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n";
+    let claims = WORKS.replace(
+        &format!(
+            "  calls:\n{write}  - {{name: step_done, arguments: {{summary: The price is right now.}}}}\n"
+        ),
+        "  text: I corrected the price.\n",
+    );
+    // It repeats its claim: the step is blocked.
+    let workshop = Workshop::new(&TestDatabase::sqlite(), &claims);
+    let plan = run(&workshop, &user, &workshop.plan("trusted"));
+    assert_eq!(plan.stage, PlanStage::ExecuteErrored);
+    let error = error_of(&plan);
+    assert_eq!(error["error_category"], "blocked");
+    let message = error["message"].as_str().expect("a message");
+    assert!(
+        message.contains("it changed nothing and reported nothing"),
+        "{message}"
+    );
+    // It does the work after the reminder.
+    let mends = claims.replace(
+        "- text: Nothing more.",
+        "- when: '^Not finished'\n  calls:\n  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \
+         - {name: step_done, arguments: {summary: Now it is.}}\n- text: Nothing more.",
+    );
+    let workshop = Workshop::new(&TestDatabase::sqlite(), &mends);
+    let plan = run(&workshop, &user, &workshop.plan("trusted"));
+    assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
+    assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"]);
 }
 
 fn a_retry_continues_the_conversation_of_a_failed_turn() {
@@ -362,44 +355,47 @@ answers:
 }
 
 fn nested_instructions_are_shown_for_every_name_of_a_tool() {
-    for database in TestDatabase::each() {
-        for call in [
-            "{name: read_file, arguments: {path: shop/list.txt}}",
-            "{name: edit_file, arguments: {path: shop/list.txt, old_string: old, new_string: new}}",
-            "{name: apply_patch, arguments: {patch: \"*** Begin Patch\\n*** Update File: shop/list.txt\\n@@\\n-old\\n+new\\n*** End Patch\"}}",
-        ] {
-            let script = WORKS.replace(
-                "  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  - {name: step_done, arguments: {summary: The price is right now.}}\n",
-                &format!("  - {call}\n"),
-            );
-            let script = script.replace(
-                "- text: Nothing more.",
-                "- when: 'Prices have no currency'\n  calls:\n  - {name: read_file, arguments: {path: shop/list.txt}}\n  \
-                 - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \
-                 - {name: step_done, arguments: {summary: Done}}\n- text: Nothing more.",
-            );
-            let files = [
-                ("price.txt", "wrong\n"),
-                ("shop/list.txt", "old\n"),
-                ("shop/AGENTS.md", "Prices have no currency sign.\n"),
-            ];
-            let workshop = Workshop::with(&database, &script, "price.txt says right", &files);
-            let user = User::answering(Approval::Once);
-            let plan = run(&workshop, &user, &workshop.plan("trusted"));
-            assert_eq!(
-                plan.stage,
-                PlanStage::ExecuteComplete,
-                "{call}: {:?}",
-                plan.error
-            );
-            let requests = workshop.requests();
-            let shown: Vec<usize> = requests
-                .iter()
-                .map(|request| count(request, "Prices have no currency sign."))
-                .collect();
-            assert_eq!(shown[1], 0, "{call}: before the first call");
-            assert_eq!(shown[2], 1, "{call}: {shown:?}");
-            assert!(shown.iter().all(|times| *times <= 1), "{call}: {shown:?}");
-        }
+    for call in [
+        "{name: read_file, arguments: {path: shop/list.txt}}",
+        "{name: edit_file, arguments: {path: shop/list.txt, old_string: old, new_string: new}}",
+        "{name: apply_patch, arguments: {patch: \"*** Begin Patch\\n*** Update File: shop/list.txt\\n@@\\n-old\\n+new\\n*** End Patch\"}}",
+    ] {
+        let script = WORKS.replace(
+            "  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  - {name: step_done, arguments: {summary: The price is right now.}}\n",
+            &format!("  - {call}\n"),
+        );
+        let script = script.replace(
+            "- text: Nothing more.",
+            "- when: 'Prices have no currency'\n  calls:\n  - {name: read_file, arguments: {path: shop/list.txt}}\n  \
+             - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \
+             - {name: step_done, arguments: {summary: Done}}\n- text: Nothing more.",
+        );
+        let files = [
+            ("price.txt", "wrong\n"),
+            ("shop/list.txt", "old\n"),
+            ("shop/AGENTS.md", "Prices have no currency sign.\n"),
+        ];
+        let workshop = Workshop::with(
+            &TestDatabase::sqlite(),
+            &script,
+            "price.txt says right",
+            &files,
+        );
+        let user = User::answering(Approval::Once);
+        let plan = run(&workshop, &user, &workshop.plan("trusted"));
+        assert_eq!(
+            plan.stage,
+            PlanStage::ExecuteComplete,
+            "{call}: {:?}",
+            plan.error
+        );
+        let requests = workshop.requests();
+        let shown: Vec<usize> = requests
+            .iter()
+            .map(|request| count(request, "Prices have no currency sign."))
+            .collect();
+        assert_eq!(shown[1], 0, "{call}: before the first call");
+        assert_eq!(shown[2], 1, "{call}: {shown:?}");
+        assert!(shown.iter().all(|times| *times <= 1), "{call}: {shown:?}");
     }
 }

@@ -17,6 +17,7 @@ use cleveragents_models::{Catalogue, CatalogueOptions};
 use cleveragents_process::Cancel;
 use cleveragents_store::Engine;
 use cleveragents_testkit::TestDatabase;
+use cleveragents_testkit::model_server::WireFormat;
 use cleveragents_tools::ports::{Approval, ApprovalRequest, Approver, Question, Reply};
 use serde_json::Value;
 
@@ -62,6 +63,9 @@ pub(crate) struct Workshop {
     /// The repository of the user.
     pub(crate) repository: PathBuf,
     home: PathBuf,
+    model: String,
+    /// The environment of the runtime: the address of an endpoint and its key.
+    variables: BTreeMap<String, String>,
     _folder: tempfile::TempDir,
 }
 
@@ -76,6 +80,32 @@ impl Workshop {
     pub(crate) fn with(
         database: &TestDatabase,
         script: &str,
+        done: &str,
+        files: &[(&str, &str)],
+    ) -> Self {
+        let model = format!("scripted/{SCRIPT}");
+        Self::build(database, script, model, BTreeMap::new(), done, files)
+    }
+
+    /// The same with a model at an endpoint.
+    pub(crate) fn against(
+        database: &TestDatabase,
+        url: &str,
+        format: WireFormat,
+        done: &str,
+        files: &[(&str, &str)],
+    ) -> Self {
+        let variables = format.variables(url);
+        let variables = variables.map(|(name, value)| (name.to_owned(), value));
+        let model = format.model().to_owned();
+        Self::build(database, "", model, variables.into(), done, files)
+    }
+
+    fn build(
+        database: &TestDatabase,
+        script: &str,
+        model: String,
+        variables: BTreeMap<String, String>,
         done: &str,
         files: &[(&str, &str)],
     ) -> Self {
@@ -106,6 +136,8 @@ impl Workshop {
             plans,
             repository,
             home,
+            model,
+            variables,
             _folder: folder,
         };
         workshop.register(done);
@@ -155,12 +187,13 @@ impl Workshop {
 
     /// The runtime as any front end would build it.
     pub(crate) fn runtime(&self) -> AgentRuntime {
-        runtime(&self.engine, &self.home)
+        runtime(&self.engine, &self.home, &self.model, &self.variables)
     }
 
     /// The operations of the database, with the same runtime.
     pub(crate) fn application(&self) -> Application {
-        let home = self.home.clone();
+        let (home, model) = (self.home.clone(), self.model.clone());
+        let variables = self.variables.clone();
         Application::new(
             Arc::clone(&self.engine),
             OperationSettings {
@@ -169,7 +202,7 @@ impl Workshop {
                 sandboxes: self.home.join("sandboxes"),
                 process: ProcessEnvironment {
                     runtime: Arc::new(move |request: &RuntimeRequest<'_>| {
-                        Ok(runtime(&request.engine, &home))
+                        Ok(runtime(&request.engine, &home, &model, &variables))
                     }),
                     ..ProcessEnvironment::default()
                 },
@@ -203,16 +236,13 @@ impl Workshop {
 
     /// A plan of a one-off task, as `agents do` makes it.
     pub(crate) fn one_off(&self, task: &str, checks: &[String], actor: Option<&str>) -> Plan {
-        let action = ActionService::new(Arc::clone(&self.engine))
-            .add(
-                &one_off_action(task, checks),
-                "a test",
-                Register::New,
-                &|_| None,
-            )
+        let action = one_off_action(task, checks);
+        ActionService::new(Arc::clone(&self.engine))
+            .add(&action, "a test", Register::New, &|_| None)
             .expect("the action is created");
+        let action: Value = serde_json::from_str(&action).expect("JSON");
         let request = UseAction {
-            action: action.name,
+            action: action["name"].as_str().expect("a name").to_owned(),
             projects: vec!["local/shop".to_owned()],
             actors: DefaultActors {
                 strategy: actor.map(str::to_owned),
@@ -291,15 +321,24 @@ impl Workshop {
     }
 }
 
-fn runtime(engine: &Arc<Engine>, home: &Path) -> AgentRuntime {
+fn runtime(
+    engine: &Arc<Engine>,
+    home: &Path,
+    model: &str,
+    variables: &BTreeMap<String, String>,
+) -> AgentRuntime {
+    let variables = variables.clone();
     let options = CatalogueOptions {
         record: Some(home.join(REQUESTS)),
-        ..CatalogueOptions::new(Arc::new(|_: &str| None), home)
+        ..CatalogueOptions::new(
+            Arc::new(move |name: &str| variables.get(name).cloned()),
+            home,
+        )
     };
     AgentRuntime::new(RuntimeOptions {
         engine: Arc::clone(engine),
         catalogue: Catalogue::new(options).expect("a catalogue"),
-        default_model: Some(format!("scripted/{SCRIPT}").parse().expect("a name")),
+        default_model: Some(model.parse().expect("a name")),
         home: home.to_owned(),
         sandboxes: home.join("sandboxes"),
         working_folder: home.to_owned(),

@@ -320,11 +320,11 @@ fn a_rollback_takes_the_conversation_back_too() {
 
 fn a_conversation_that_is_too_long_is_carried_as_a_digest() {
     for database in TestDatabase::each() {
-        let small = format!("capabilities: {{context_window: 4000}}\n{MODEL}");
+        let small = format!("capabilities: {{context_window: 16000}}\n{MODEL}");
         // The output of the strategist's command alone exceeds the context of a small model.
         let script = small.replace(
             "sh check.sh'}}\n- when: '^Execute",
-            "sh check.sh; seq 1 1500'}}\n- when: '^Execute",
+            "sh check.sh; seq 1 4000'}}\n- when: '^Execute",
         );
         let (workshop, user, plan) = shop(&database, &script);
         let plan = workshop
