@@ -130,7 +130,7 @@ impl RunExecutor<'_> {
                     };
                     match self.read_answer(agent.response_format.as_ref(), answer) {
                         Ok(value) => return Ok(Answer { value, usage }),
-                        // Its reader judges it.
+                        // The caller decides what the text means.
                         Err(_)
                             if turns > limit
                                 && is_reminded
@@ -356,7 +356,12 @@ impl RunExecutor<'_> {
                     )?;
                 }
                 if !earlier.is_empty() {
-                    cleveragents_store::messages::append(unit, session, &earlier, AppendEvents::Each)?;
+                    cleveragents_store::messages::append(
+                        unit,
+                        session,
+                        &earlier,
+                        AppendEvents::Each,
+                    )?;
                 }
                 Ok::<(), cleveragents_store::Error>(())
             })

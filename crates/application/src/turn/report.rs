@@ -71,7 +71,7 @@ pub enum TextAnswer {
     Accepted,
     /// The text must contain the arguments of a report as JSON; otherwise the model is reminded.
     Report,
-    /// The same, but after one reminder the text is the result, and its reader judges it.
+    /// The same, but after one reminder the text is the result, and the caller decides what it means.
     RemindedOnce,
     /// The same, without a reminder when the work may end ([`WorkState`](crate::run::WorkState)) and
     /// the text is no refusal.

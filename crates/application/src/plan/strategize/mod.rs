@@ -36,7 +36,7 @@ use prompt::{StrategyInputs, invariants_prompt, strategy_prompt};
 use strategy_decisions::strategy_decisions;
 use strategy_parser::{StrategyResponse, parse_estimate, parse_strategy, parse_violations};
 
-/// How a strategist answered.
+/// Answer of the strategist.
 enum StrategistAnswer {
     Strategy(Box<StrategyResponse>),
     /// The task cannot be done as it is.
