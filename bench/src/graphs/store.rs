@@ -111,6 +111,8 @@ pub(super) fn run(engine: &Arc<Engine>, steps: u64) -> anyhow::Result<RunId> {
         extra_tools: &[],
         reports: ReportTools::default(),
         carried: None,
+        work: None,
+        summary_prompt: None,
         mode: PlanMode::Normal(Phase::Session),
         profile: &profile,
         guards: &guards,
