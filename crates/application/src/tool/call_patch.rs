@@ -17,11 +17,11 @@ pub(crate) fn edit_patch(call: &ToolCall) -> Option<String> {
     if !tool.is_builtin() {
         return None;
     }
-    let path = arguments["path"].as_str().unwrap_or_default();
+    let file = arguments["path"].as_str().unwrap_or_default();
     let mut patch = String::new();
     match tool.short() {
         "file-edit" => {
-            let _written = writeln!(patch, "--- {path}\n+++ {path}");
+            let _written = writeln!(patch, "--- {file}\n+++ {file}");
             for edit in arguments["edits"].as_array()? {
                 patch.push_str("@@\n");
                 add_lines('-', &edit["old_text"], &mut patch);
@@ -29,7 +29,7 @@ pub(crate) fn edit_patch(call: &ToolCall) -> Option<String> {
             }
         }
         "file-write" => {
-            let _written = writeln!(patch, "+++ {path}\n@@");
+            let _written = writeln!(patch, "+++ {file}\n@@");
             add_lines('+', &arguments["content"], &mut patch);
         }
         "apply-patch" => patch.push_str(arguments["patch"].as_str()?.trim()),

@@ -141,12 +141,12 @@ fn only_the_deterministic_strategist_executes_a_task() {
 
 fn an_impossible_task_is_blocked_with_its_reason() {
     for database in TestDatabase::each() {
-        let script = r#"
+        let script = r"
 answers:
 - when: '^Make the strategy'
   calls:
   - {name: step_blocked, arguments: {reason: there is no price list, suggestion: add one}}
-"#;
+";
         let workshop = Workshop::new(&database, script);
         let user = User::answering(Approval::Once);
         let plan = run(&workshop, &user, &workshop.plan("trusted"));
@@ -163,7 +163,7 @@ answers:
 
 fn a_task_that_is_done_already_changes_nothing_and_is_checked() {
     for database in TestDatabase::each() {
-        let script = r#"
+        let script = r"
 answers:
 - when: '^Make the strategy'
   calls:
@@ -171,7 +171,7 @@ answers:
 - when: '^Review the result'
   calls:
   - {name: submit_review, arguments: {criteria: [{number: 1, met: true, evidence: 'price.txt:1'}]}}
-"#;
+";
         let workshop = Workshop::new(&database, script);
         let user = User::answering(Approval::Once);
         let plan = run(&workshop, &user, &workshop.plan("trusted"));
@@ -322,10 +322,9 @@ answers:
 - calls:
   - {name: submit_strategy, arguments: {summary: Write it, steps: [{title: Correct the price, description: Put right there, files: [price.txt]}]}}
 "#;
-        let lines = |word: &str| -> String {
-            (1..100)
-                .map(|number| format!("{word} entry {number}\n"))
-                .collect()
+        let lines = |word: &str| {
+            let lines: Vec<String> = (1..100).map(|n| format!("{word} entry {n}")).collect();
+            lines.join("\n") + "\n"
         };
         let files = [("price.txt", lines("price")), ("other.txt", lines("other"))];
         let files: Vec<(&str, &str)> = files

@@ -59,6 +59,7 @@ fn extensions_are_taken_note_of() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one conversation, method by method")]
 fn clients_of_0_3_are_answered_in_0_3() {
     let database = TestDatabase::sqlite();
     let server = Server::start(&database, local());
