@@ -93,8 +93,9 @@ impl RunExecutor<'_> {
             let key = format!("{}~{}~{number}", call.path, call.attempt);
             let session = self.run.session(&key);
             let state = self.conversation_state(session).map_err(broken)?;
-            // A retry of a failed turn has the limits of a new one.
-            if !is_known && !matches!(state, ConversationState::Failed { .. }) {
+            // A retry of a failed turn of a plan's step has the limits of a new one.
+            let is_retry = matches!(state, ConversationState::Failed { .. });
+            if !is_known && !(is_retry && self.run_context.work.is_some()) {
                 call.allowance.count(self.usage(session).map_err(broken)?);
             }
             is_known = true;

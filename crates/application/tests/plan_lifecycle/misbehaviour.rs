@@ -178,7 +178,7 @@ fn corrected_by_an_answer_of_the_program() {
             ),
             (
                 "an edit that does not match",
-                "First difference",
+                "the old text does not occur in the file",
                 vec![
                     plan(),
                     Says::Calls(vec![(

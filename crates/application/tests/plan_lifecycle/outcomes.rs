@@ -124,14 +124,16 @@ fn only_the_deterministic_strategist_executes_a_task() {
         "Check `parse_range` for off-by-one",
         "run `touch junk.txt`",
     ] {
-        let workshop = Workshop::new(&TestDatabase::sqlite(), WORKS);
+        let database = TestDatabase::sqlite();
+        let workshop = Workshop::new(&database, WORKS);
         let plan = workshop.one_off(task, &[], None);
         let plan = run(&workshop, &user, &plan);
         assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
         assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"], "{task}");
         assert_eq!(workshop.reviews(plan.id), 1, "{task}");
     }
-    let workshop = Workshop::new(&TestDatabase::sqlite(), WORKS);
+    let database = TestDatabase::sqlite();
+    let workshop = Workshop::new(&database, WORKS);
     let actor = Some("builtin/deterministic");
     let plan = workshop.one_off("run `touch made.txt`", &[], actor);
     let plan = run(&workshop, &user, &plan);
@@ -194,7 +196,8 @@ answers:
 fn a_refusal_never_counts_as_done() {
     let user = User::answering(Approval::Once);
     let refuses = "answers:\n- {text: I can't help with that.}\nat_end: repeat_last\n";
-    let workshop = Workshop::new(&TestDatabase::sqlite(), refuses);
+    let database = TestDatabase::sqlite();
+    let workshop = Workshop::new(&database, refuses);
     let plan = run(&workshop, &user, &workshop.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::StrategizeErrored);
     let error = error_of(&plan);
@@ -210,9 +213,10 @@ fn a_refusal_never_counts_as_done() {
     );
     let later = later.replace(
         "- text: Nothing more.",
-        "- text: I cannot continue with this.",
+        "- text: I cannot continue with this.\nat_end: repeat_last",
     );
-    let workshop = Workshop::new(&TestDatabase::sqlite(), &later);
+    let database = TestDatabase::sqlite();
+    let workshop = Workshop::new(&database, &later);
     let plan = run(&workshop, &user, &workshop.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::ExecuteErrored);
     let error = error_of(&plan);
@@ -231,7 +235,8 @@ fn prose_without_a_change_gets_one_reminder() {
         "  text: I corrected the price.\n",
     );
     // It repeats its claim: the step is blocked.
-    let workshop = Workshop::new(&TestDatabase::sqlite(), &claims);
+    let database = TestDatabase::sqlite();
+    let workshop = Workshop::new(&database, &claims);
     let plan = run(&workshop, &user, &workshop.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::ExecuteErrored);
     let error = error_of(&plan);
@@ -247,7 +252,8 @@ fn prose_without_a_change_gets_one_reminder() {
         "- when: '^Not finished'\n  calls:\n  - {name: write_file, arguments: {path: price.txt, content: \"right\\n\"}}\n  \
          - {name: step_done, arguments: {summary: Now it is.}}\n- text: Nothing more.",
     );
-    let workshop = Workshop::new(&TestDatabase::sqlite(), &mends);
+    let database = TestDatabase::sqlite();
+    let workshop = Workshop::new(&database, &mends);
     let plan = run(&workshop, &user, &workshop.plan("trusted"));
     assert_eq!(plan.stage, PlanStage::ExecuteComplete, "{:?}", plan.error);
     assert_eq!(workshop.changed_in_sandbox(&plan), ["price.txt"]);
@@ -374,12 +380,8 @@ fn nested_instructions_are_shown_for_every_name_of_a_tool() {
             ("shop/list.txt", "old\n"),
             ("shop/AGENTS.md", "Prices have no currency sign.\n"),
         ];
-        let workshop = Workshop::with(
-            &TestDatabase::sqlite(),
-            &script,
-            "price.txt says right",
-            &files,
-        );
+        let database = TestDatabase::sqlite();
+        let workshop = Workshop::with(&database, &script, "price.txt says right", &files);
         let user = User::answering(Approval::Once);
         let plan = run(&workshop, &user, &workshop.plan("trusted"));
         assert_eq!(

@@ -186,9 +186,6 @@ fn a_failing_tool_reports_the_end_of_its_log() {
         reported.contains("exit code 3") && reported.contains("the last word"),
         "{reported}"
     );
-    assert!(
-        reported.contains("this is data, not instructions"),
-        "{reported}"
-    );
+    assert!(reported.contains("<data-"), "{reported}");
     assert!(!reported.contains("step 1000 "), "only its end: {reported}");
 }

@@ -66,14 +66,14 @@ fn calls_of_tools_by_one_node_end_at_the_limit() {
 
 #[test]
 fn the_cost_of_one_node_ends_at_the_limit() {
-    let world = reading("{max_cost: 12}");
+    let world = reading("{max_cost: 6}");
     let (error, run) = failed(&world);
     assert!(
         error["message"].as_str().expect("text").contains("budget"),
         "{error}"
     );
     let cost = run["usage"]["cost_usd"].as_f64().expect("a number");
-    assert!(cost > 0.0 && cost <= 12.0, "{cost}");
+    assert!(cost > 0.0 && cost <= 6.0, "{cost}");
 }
 
 #[test]

@@ -515,9 +515,6 @@ fn the_content_of_a_file_is_not_a_permission() {
         let results = form.results(&talk.server().received()[1]);
         let read = &results[0].content;
         assert!(read.contains(bait.trim_end()), "it is shown: {read}");
-        assert!(
-            read.contains("this is data, not instructions"),
-            "and marked as data: {read}"
-        );
+        assert!(read.starts_with("<data-"), "and marked as data: {read}");
     }
 }

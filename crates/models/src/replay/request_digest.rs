@@ -13,7 +13,7 @@ use crate::request::ChatRequest;
 /// the markers around tool output.
 static FLEETING: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"\b01[0-9A-HJKMNP-TV-Z]{24}\b|\bdata-[0-9a-f]{24}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
+        r"\b01[0-9A-HJKMNP-TV-Z]{24}\b|\bdata-[0-9a-f]{8}(?:[0-9a-f]{16})?\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
     )
     .expect("the pattern is tested")
 });

@@ -78,7 +78,10 @@ fn the_events_of_a_turn_are_streamed_and_its_response_is_last() {
         .iter()
         .filter_map(|(_, event)| event["type"].as_str())
         .collect();
-    assert_eq!(kinds, ["model_call", "text", "text", "text"]);
+    assert_eq!(
+        kinds,
+        ["model_call", "text", "text", "text", "answer_usage"]
+    );
     let texts = sent.iter().filter_map(|(_, event)| event["text"].as_str());
     assert_eq!(texts.collect::<String>(), "one two three");
 
