@@ -95,7 +95,8 @@ impl RunExecutor<'_> {
             let state = self.conversation_state(session).map_err(broken)?;
             // A retry of a failed turn of a plan's step has the limits of a new one.
             let is_retry = matches!(state, ConversationState::Failed { .. });
-            if !is_known && !(is_retry && self.run_context.work.is_some()) {
+            let has_new_limits = is_retry && self.run_context.work.is_some();
+            if !is_known && !has_new_limits {
                 call.allowance.count(self.usage(session).map_err(broken)?);
             }
             is_known = true;
