@@ -1,16 +1,16 @@
 //! From arguments to exit code: parse, resolve the format, dispatch, print.
 
 use std::ffi::OsString;
-use std::io::{Write, stderr, stdout};
+use std::io::{IsTerminal as _, Write, stderr, stdout};
 use std::sync::Arc;
 use std::time::Instant;
 
-use clap::Parser;
+use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use cleveragents_domain::Code;
 use cleveragents_store::EngineCache;
 
-use crate::arguments::{Arguments, Command, Session};
+use crate::arguments::{Arguments, Command, FolderChat, Invocation, OutputFormat, Session};
 use crate::commands;
 use crate::config::{Configuration, Environment, Flags, Home, keys};
 use crate::context::Context;
@@ -23,15 +23,19 @@ pub fn run(arguments: &[OsString]) -> u8 {
     let timing = Timing::start();
     let environment = Environment::of_process();
     let surface = StandardStreams::detect(&environment);
-    let parsed =
-        match Arguments::try_parse_from(arguments).and_then(Arguments::with_trailing_options) {
-            Ok(parsed) => parsed,
-            Err(error) => return usage(&error, arguments, &environment, &surface, timing),
-        };
+    let parsed = match Invocation::parse(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => return usage(&error, arguments, &environment, &surface, timing),
+    };
+    if is_bare(&parsed.command) && !(std::io::stdin().is_terminal() && surface.stdout_is_terminal) {
+        // Nobody can type a message: like `agents help`, but a failure.
+        let _printed = Arguments::command().print_help();
+        return Code::Usage.kind().exit_code();
+    }
     let command = commands::name(&parsed.command);
     // Until the configuration is read, errors use the format of the flag or the environment.
     let early = choose(
-        parsed.report_format(),
+        parsed.global.report_format(),
         environment.text(keys::FORMAT.variable).as_deref(),
         None,
         &surface,
@@ -44,13 +48,22 @@ pub fn run(arguments: &[OsString]) -> u8 {
     finish(&printer, command, outcome, timing)
 }
 
+/// Whether the program was started without any argument that says what to do.
+fn is_bare(command: &Command) -> bool {
+    match command {
+        Command::Chat(chat) => chat.folder.as_ref().is_some_and(FolderChat::is_bare),
+        _ => false,
+    }
+}
+
 fn execute(
-    parsed: Arguments,
+    parsed: Invocation,
     environment: Environment,
     surface: &StandardStreams,
     printer: &mut Printer,
 ) -> Result<Option<Report>, CommandError> {
-    if parsed.asks_for_markdown() && !matches!(parsed.command, Command::Session(Session::Export(_)))
+    if parsed.global.asks_for_markdown()
+        && !matches!(parsed.command, Command::Session(Session::Export(_)))
     {
         return Err(
             CommandError::usage("the format `markdown` is only for `session export`")
@@ -75,7 +88,7 @@ fn execute(
             .and_then(|settings| settings.format());
         let variable = environment.text(keys::FORMAT.variable);
         let format = choose(
-            parsed.report_format(),
+            parsed.global.report_format(),
             variable.as_deref(),
             configured.map(Format::as_str),
             surface,
@@ -101,7 +114,7 @@ fn execute(
         }
     };
     let format = choose(
-        parsed.report_format(),
+        parsed.global.report_format(),
         None,
         settings.format().map(Format::as_str),
         surface,
@@ -112,10 +125,15 @@ fn execute(
     {
         *printer = printer.for_stream();
     }
-    if matches!(parsed.command, Command::Chat(_)) && format == Format::Json {
+    if let Command::Chat(chat) = &parsed.command
+        && let Some(folder) = &chat.folder
+        && folder.print == Some(OutputFormat::Json)
+    {
+        *printer = Printer::new(Format::Json, surface);
+    } else if matches!(parsed.command, Command::Chat(_)) && format == Format::Json {
         *printer = printer.for_stream();
     }
-    let is_markdown = parsed.asks_for_markdown();
+    let is_markdown = parsed.global.asks_for_markdown();
     let engines = EngineCache::new(Context::store_options(&settings, *printer));
     let mut context = Context {
         environment,
@@ -132,7 +150,7 @@ fn execute(
 /// Runs a command with its log.
 fn run_logged(
     context: &mut Context,
-    parsed: Arguments,
+    parsed: Invocation,
     is_markdown: bool,
 ) -> Result<Option<Report>, CommandError> {
     let logs = match parsed.command {
@@ -158,17 +176,17 @@ fn run_logged(
 }
 
 /// Configuration keys that the command line sets.
-fn flags(parsed: &Arguments) -> Result<Flags, crate::config::Error> {
+fn flags(parsed: &Invocation) -> Result<Flags, crate::config::Error> {
     let flags = Flags::none()
         .with(
             &keys::FORMAT,
             "--format",
-            parsed.report_format().map(Format::as_str),
+            parsed.global.report_format().map(Format::as_str),
         )?
         .with(
             &keys::DATABASE_URL,
             "--database-url",
-            parsed.database_url.as_deref(),
+            parsed.global.database_url.as_deref(),
         )?;
     let is_server = matches!(parsed.command, Command::Serve(_));
     let log_file = if is_server {
@@ -177,12 +195,12 @@ fn flags(parsed: &Arguments) -> Result<Flags, crate::config::Error> {
         &keys::LOG_FILE
     };
     let flags = flags
-        .with(&keys::LOG_FILTER, "-v", parsed.log_filter())?
-        .with(log_file, "--log-file", parsed.log_file.as_deref())?
+        .with(&keys::LOG_FILTER, "-v", parsed.global.log_filter())?
+        .with(log_file, "--log-file", parsed.global.log_file.as_deref())?
         .with(
             &keys::LOG_FORMAT,
             "--log-format",
-            parsed.log_format.as_deref(),
+            parsed.global.log_format.as_deref(),
         )?;
     match &parsed.command {
         Command::Serve(serve) => serve.flags(flags),
@@ -193,10 +211,10 @@ fn flags(parsed: &Arguments) -> Result<Flags, crate::config::Error> {
 /// Runs a command on this machine, or on the connected server.
 fn dispatch(
     context: &mut Context,
-    parsed: Arguments,
+    parsed: Invocation,
     is_markdown: bool,
 ) -> Result<Option<Report>, CommandError> {
-    if parsed.local {
+    if parsed.global.local {
         return commands::run(context, parsed.command, is_markdown);
     }
     context.connection = Connection::configured(context)?;

@@ -85,10 +85,13 @@ impl ProcessConfiguration {
         } else {
             CalledFor::RemoteCaller
         };
+        let catalogue = self.catalogue(called_for, request.record)?;
+        let configured = self.settings.model_default().cloned();
+        let of_key = || catalogue.model_of_key().map(|(model, _)| model);
         AgentRuntime::new(RuntimeOptions {
             engine: Arc::clone(&request.engine),
-            catalogue: self.catalogue(called_for, request.record)?,
-            default_model: self.settings.model_default().cloned(),
+            default_model: configured.or_else(of_key),
+            catalogue,
             home: self.home.path().to_owned(),
             sandboxes: self.home.sandboxes(),
             working_folder: self.working_folder(),

@@ -196,6 +196,7 @@ codes! {
     NotRecorded = "CA-0820", Failed, "the recording does not contain this request";
     ModelNotCapable = "CA-0821", Failed, "no model of the chain can do this";
     KeyringUnavailable = "CA-0822", Failed, "the keyring cannot be used";
+    NoModel = "CA-0823", Usage, "no model is set";
     ProjectInUse = "CA-0870", Conflict, "unfinished plans use the project";
     ToolNotFound = "CA-0901", NotFound, "the tool does not exist";
     ToolExists = "CA-0902", Conflict, "a tool of this name exists already";

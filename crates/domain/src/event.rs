@@ -150,6 +150,8 @@ kinds! {
     PlanRolledBack = "plan.rolled_back";
     /// A rollback of a plan was redone.
     PlanRedone = "plan.redone";
+    /// The apply of a plan was undone by a commit.
+    PlanApplyReverted = "plan.apply_reverted";
     /// Effort and cost of a plan were estimated.
     PlanEstimated = "plan.estimation_complete";
     /// A decision was made for a plan.
@@ -250,6 +252,7 @@ impl EventKind {
             Self::PlanCancelled => "plan_cancelled",
             Self::PlanAnswered => "plan_answered",
             Self::PlanRolledBack | Self::PlanRedone => "plan_rolled_back",
+            Self::PlanApplyReverted => "plan_apply_reverted",
             Self::SandboxApplied => "resource_modified",
             Self::SessionCreated | Self::SessionImported | Self::SessionForked => "session_created",
             Self::SessionDeleted

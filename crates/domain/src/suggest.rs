@@ -84,6 +84,7 @@ suggestions! {
     plan_list() = "plan/list";
     plan_log(reference) = "plan/log";
     plan_prompt(reference, guidance) = "plan/prompt";
+    plan_redo(reference) = "plan/redo";
     plan_reject(reference) = "plan/reject";
     plan_revert(reference) = "plan/revert";
     plan_rollback(reference, checkpoint) = "plan/rollback" + yes;

@@ -15,6 +15,8 @@ pub(crate) struct BuiltIn {
     pub(crate) key_variables: &'static [&'static str],
     /// Whether it requires a key.
     pub(crate) needs_key: bool,
+    /// The model to use when a key is all that the user has configured.
+    pub(crate) default_model: Option<&'static str>,
 }
 
 /// Returns the built-in provider with this name.
@@ -22,6 +24,17 @@ pub(crate) fn built_in(name: &str) -> Option<&'static BuiltIn> {
     let name = if name == "google" { "gemini" } else { name };
     BUILT_IN.iter().find(|provider| provider.name == name)
 }
+
+/// Providers whose keys select a default model, in order of preference.
+pub(crate) const DEFAULT_PROVIDERS: [&str; 7] = [
+    "anthropic",
+    "openai",
+    "gemini",
+    "mistral",
+    "deepseek",
+    "together",
+    "groq",
+];
 
 /// All built-in providers, except `scripted` and `replay`.
 pub(crate) static BUILT_IN: [BuiltIn; 11] = [
@@ -33,6 +46,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
         key_variables: &["OPENAI_API_KEY"],
         needs_key: true,
+        default_model: Some("gpt-5.6"),
     },
     BuiltIn {
         name: "openai-responses",
@@ -42,6 +56,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
         key_variables: &["OPENAI_API_KEY"],
         needs_key: true,
+        default_model: None,
     },
     BuiltIn {
         name: "anthropic",
@@ -51,6 +66,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["ANTHROPIC_BASE_URL"],
         key_variables: &["ANTHROPIC_API_KEY"],
         needs_key: true,
+        default_model: Some("claude-sonnet-5"),
     },
     BuiltIn {
         name: "gemini",
@@ -60,6 +76,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"],
         key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         needs_key: true,
+        default_model: Some("gemini-3.6-flash"),
     },
     BuiltIn {
         name: "ollama",
@@ -69,6 +86,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["OLLAMA_BASE_URL", "OLLAMA_HOST"],
         key_variables: &["OLLAMA_API_KEY"],
         needs_key: false,
+        default_model: None,
     },
     BuiltIn {
         name: "openrouter",
@@ -78,6 +96,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["OPENROUTER_BASE_URL"],
         key_variables: &["OPENROUTER_API_KEY"],
         needs_key: true,
+        default_model: None,
     },
     BuiltIn {
         name: "groq",
@@ -87,6 +106,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["GROQ_BASE_URL"],
         key_variables: &["GROQ_API_KEY"],
         needs_key: true,
+        default_model: Some("openai/gpt-oss-120b"),
     },
     BuiltIn {
         name: "together",
@@ -96,6 +116,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["TOGETHER_BASE_URL"],
         key_variables: &["TOGETHER_API_KEY"],
         needs_key: true,
+        default_model: Some("moonshotai/Kimi-K2.5"),
     },
     BuiltIn {
         name: "mistral",
@@ -105,6 +126,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["MISTRAL_BASE_URL"],
         key_variables: &["MISTRAL_API_KEY"],
         needs_key: true,
+        default_model: Some("mistral-medium-latest"),
     },
     BuiltIn {
         name: "deepseek",
@@ -114,6 +136,7 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["DEEPSEEK_BASE_URL"],
         key_variables: &["DEEPSEEK_API_KEY"],
         needs_key: true,
+        default_model: Some("deepseek-v4-pro"),
     },
     BuiltIn {
         name: "azure",
@@ -123,13 +146,34 @@ pub(crate) static BUILT_IN: [BuiltIn; 11] = [
         base_url_variables: &["AZURE_OPENAI_ENDPOINT", "AZURE_BASE_URL"],
         key_variables: &["AZURE_OPENAI_API_KEY"],
         needs_key: true,
+        default_model: None,
     },
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::BUILT_IN;
+    use super::{BUILT_IN, DEFAULT_PROVIDERS, built_in};
     use crate::secret::KEY_VARIABLES;
+
+    #[test]
+    fn every_default_model_is_in_the_table_and_calls_tools() {
+        let with_default = BUILT_IN
+            .iter()
+            .filter(|provider| provider.default_model.is_some());
+        assert_eq!(with_default.count(), DEFAULT_PROVIDERS.len());
+        let files = crate::file::ModelFile::built_in().expect("valid files");
+        for name in DEFAULT_PROVIDERS {
+            let provider = built_in(name).expect("a provider");
+            let model = provider.default_model.expect("a default");
+            let full: crate::ModelName = format!("{name}/{model}").parse().expect("a name");
+            let mut table = crate::price::Table::default();
+            for file in &files {
+                table.extend(file.models.clone());
+            }
+            let found = table.find(&full);
+            assert!(found.price.is_some(), "{full} is not in models.yaml");
+        }
+    }
 
     #[test]
     fn every_variable_of_a_key_is_in_the_list_that_others_use() {

@@ -410,6 +410,27 @@ impl Member {
         self.keep_pristine(&mut manifest, Some(&changed), &mut objects)
     }
 
+    /// Paths of the user's files that were changed since the copy was made. Always empty for single files and databases.
+    pub fn changed_at_source(&self) -> Result<Vec<TreePath>, Error> {
+        match &self.base {
+            Base::Git(base) => {
+                let checkout = open_checkout(&self.location)?;
+                let now = checkout.snapshot(checkout.head()?, &self.temporary)?;
+                checkout.changed_between(base.start(), now.start())
+            }
+            Base::Directory => {
+                let real = self.real_root()?;
+                let original = CopyOriginal {
+                    root: &real,
+                    manifest: &self.original_place(),
+                };
+                let pending = original.pending(self.extent())?.into_iter();
+                Ok(pending.map(|(path, _)| path).collect())
+            }
+            Base::File | Base::Sqlite { .. } | Base::Postgres => Ok(Vec::new()),
+        }
+    }
+
     /// Stores the content of paths that are still unchanged in the copy.
     fn keep_pristine(
         &self,

@@ -251,7 +251,12 @@ impl OperationContext {
     }
 
     pub(crate) fn plans(&self) -> PlanQueries {
-        PlanQueries::new(self.engine(), self.sandboxes())
+        let plans = PlanQueries::new(self.engine(), self.sandboxes());
+        if self.caller.is_local() {
+            plans.in_folder(&self.settings.process.working_folder)
+        } else {
+            plans
+        }
     }
 
     /// A plan service for changes that run no agents: variables of definitions are not resolved.

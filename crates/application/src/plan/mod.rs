@@ -38,6 +38,7 @@ mod thread;
 mod validate;
 mod workspace;
 
+pub(crate) use apply::subject as commit_subject;
 pub(crate) use built_in::RolePrompts;
 pub use built_in::{
     DETERMINISTIC, ESTIMATOR, EXECUTOR, PROMPTS, REVIEWER, STRATEGIST, built_in_actors,

@@ -21,12 +21,17 @@ use crate::operation::{Operation, OperationContext, OperationError, Requirement,
 pub struct ProjectOfFolder {
     /// Relative paths start in the working folder of the process.
     pub folder: PathBuf,
+    /// Use the git repository that contains the folder, if any.
+    #[serde(default)]
+    pub whole_repository: bool,
 }
 
 /// The response of `project/of-folder`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct FolderProject {
     pub name: String,
+    /// The absolute path of the folder.
+    pub folder: PathBuf,
     /// Whether it was created now.
     pub created: bool,
 }
@@ -43,6 +48,10 @@ impl Operation for ProjectOfFolder {
 
     fn run(self, context: &OperationContext) -> Result<FolderProject, OperationError> {
         let folder = canonical_folder(&context.settings().process.working_folder, &self.folder)?;
+        let folder = match repository_of(&folder) {
+            Some(repository) if self.whole_repository => repository,
+            _ => folder,
+        };
         // Checked before anything is stored.
         context.sandboxes().check_folder(&folder)?;
         let resource = context.resources().ensure_path(&folder)?;
@@ -57,6 +66,7 @@ impl Operation for ProjectOfFolder {
         if let Some(known) = projects.list()?.into_iter().find(links_only_it) {
             return Ok(FolderProject {
                 name: known.name.to_string(),
+                folder,
                 created: false,
             });
         }
@@ -74,9 +84,17 @@ impl Operation for ProjectOfFolder {
         })?;
         Ok(FolderProject {
             name: created.name.to_string(),
+            folder,
             created: true,
         })
     }
+}
+
+/// The folder of the git repository that contains a folder.
+fn repository_of(folder: &Path) -> Option<PathBuf> {
+    let mut folders = folder.ancestors();
+    let found = folders.find(|folder| folder.join(".git").exists());
+    found.map(Path::to_owned)
 }
 
 fn canonical_folder(base: &Path, folder: &Path) -> Result<PathBuf, OperationError> {

@@ -16,15 +16,19 @@ use cleveragents_tools::ports::Approver;
 
 use super::toolset::{ConnectedTools, ToolRequirements, agents_of};
 use super::{AgentRuntime, RememberingApprover, session_mode};
-use crate::observer::{NoObserver, Observer};
+use crate::observer::{AgentEvent, NoObserver, Observer};
 use crate::operation::OperationError;
 use crate::plan::RolePrompts;
-use crate::session::SessionService;
+use crate::sandbox::SourceChanges;
+use crate::session::{SessionError, SessionService};
 use crate::tool::{SandboxWorkspace, SpendScope};
 use crate::turn::{
     ReportTools, TurnError, TurnReport, TurnRequest, TurnService, TurnSettings, TurnTools,
     UnlimitedAllowance, Waiting,
 };
+
+/// Maximum number of changed files that a note lists.
+const LISTED_FILES: usize = 30;
 
 /// Maximum time that a turn waits for another turn of its session.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -38,6 +42,9 @@ pub struct ConversationOptions {
     pub project: Option<String>,
     /// Tools act in this sandbox.
     pub sandbox: Option<String>,
+    /// Whether each turn starts with the present files of the project: an unchanged sandbox is created again, and for a
+    /// changed one the model is shown which files differ.
+    pub follows_files: bool,
     /// Whether tools may only read.
     pub read_only: bool,
     /// Permission rules besides the stored ones.
@@ -216,6 +223,28 @@ impl Conversation {
         }
     }
 
+    /// The sessions whose tools acted on a folder, the last used first.
+    pub fn sessions_of_folder(&self, folder: &Path) -> Result<Vec<Session>, OperationError> {
+        let names = self.runtime.sandboxes().names_at(folder, SESSION_SANDBOX)?;
+        let mut sessions: Vec<Session> = Vec::new();
+        for name in names {
+            let id = name.strip_prefix(SESSION_SANDBOX).unwrap_or_default();
+            let Ok(id) = id.to_ascii_uppercase().parse() else {
+                continue;
+            };
+            if sessions.iter().any(|session| session.id == id) {
+                continue;
+            }
+            match self.sessions.get(id) {
+                Ok(session) => sessions.push(session),
+                Err(SessionError::NotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.updated_at));
+        Ok(sessions)
+    }
+
     /// The turn of a session whose process died; `None` also while another turn runs.
     pub fn interrupted(&self, session: SessionId) -> Result<Option<Turn>, OperationError> {
         let waiting = Waiting {
@@ -250,6 +279,13 @@ impl Conversation {
             return Err(TurnError::NothingToResume(session.id).into());
         }
         let model = self.open(&self.model_for(Some(session), interrupted)?)?;
+        let mut prompt = turn.prompt.clone();
+        if self.options.follows_files
+            && let Some(question) = &mut prompt
+            && let Some(note) = self.follow_files(session, turn)?
+        {
+            question.push_str(&note);
+        }
         let project = self.options.project.as_deref();
         // A resumed turn stays in its own sandbox.
         let own = interrupted.and_then(|turn| turn.sandbox.as_deref());
@@ -270,7 +306,7 @@ impl Conversation {
         let approver = RememberingApprover::new(self.runtime.tools(), turn.approver);
         let request = TurnRequest {
             plan: None,
-            prompt: turn.prompt.clone(),
+            prompt: prompt.clone(),
             model,
             actor: session.actor.clone(),
             system: self.runtime.instructions(
@@ -302,7 +338,7 @@ impl Conversation {
             cancel: turn.cancel,
             stop: turn.stop.clone(),
         };
-        let prompt = turn.prompt.as_deref();
+        let prompt = prompt.as_deref();
         Ok(ConversationAnswer {
             report: self.turns.run(&mut taken, &request)?,
             prompt: prompt.map(|prompt| request.redactor.text(prompt).into_owned()),
@@ -311,6 +347,48 @@ impl Conversation {
                 .map(SandboxWorkspace::name)
                 .map(str::to_owned),
         })
+    }
+
+    /// Brings the sandbox of a session up to date with the user's files. Returns a note for the model if the sandbox has
+    /// changes and therefore stays as it is.
+    fn follow_files(
+        &self,
+        session: &Session,
+        turn: &ConversationTurn<'_>,
+    ) -> Result<Option<String>, OperationError> {
+        let Some(name) = self.sandbox_name(session.id) else {
+            return Ok(None);
+        };
+        let sandboxes = self.runtime.sandboxes().interrupted_by(turn.cancel);
+        let changed = match sandboxes.follow_source(&name)? {
+            SourceChanges::None => return Ok(None),
+            SourceChanges::Discarded => {
+                let text = "your files changed since the last turn; this turn starts with them";
+                turn.observer.event(&AgentEvent::Note {
+                    text: text.to_owned(),
+                });
+                return Ok(None);
+            }
+            SourceChanges::Outdated(changed) => changed,
+        };
+        let mut listed: Vec<&str> = changed
+            .iter()
+            .take(LISTED_FILES)
+            .map(String::as_str)
+            .collect();
+        let more = format!("and {} more", changed.len().saturating_sub(LISTED_FILES));
+        if changed.len() > LISTED_FILES {
+            listed.push(&more);
+        }
+        let listed = listed.join(", ");
+        turn.observer.event(&AgentEvent::Note {
+            text: format!(
+                "your files changed since the sandbox was created, and its changes are not applied yet: {listed}"
+            ),
+        });
+        Ok(Some(format!(
+            "\n\n[The user changed these files outside of your copy since it was made, so your copy has older versions: {listed}]"
+        )))
     }
 
     /// The instructions of conversations, with the overrides of the resources in the sandbox and of
@@ -376,5 +454,8 @@ fn not_a_model(name: &str) -> OperationError {
 
 /// The name of the sandbox that belongs to a session.
 fn session_sandbox(session: SessionId) -> String {
-    format!("session-{session}").to_ascii_lowercase()
+    format!("{SESSION_SANDBOX}{session}").to_ascii_lowercase()
 }
+
+/// The beginning of the names of sandboxes that belong to sessions.
+const SESSION_SANDBOX: &str = "session-";

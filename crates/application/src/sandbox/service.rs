@@ -468,6 +468,14 @@ impl SandboxService {
         })
     }
 
+    /// Names of all sandboxes of a folder, ended ones included, that have this prefix; the newest first.
+    pub fn names_at(&self, folder: &Path, prefix: &str) -> Result<Vec<String>, SandboxError> {
+        let location = path_text(folder);
+        Ok(self
+            .engine
+            .read(|reader| sandboxes::names_at(reader, &location, prefix))?)
+    }
+
     /// Opens a sandbox for exclusive use.
     pub fn open(&self, reference: &str) -> Result<OpenSandbox, SandboxError> {
         let mut open = self.take(reference)?;

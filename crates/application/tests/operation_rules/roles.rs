@@ -322,6 +322,7 @@ const TYPED: &[(&str, &str, &[Part])] = {
         ("plan/rollback", "plan rollback", &[Plan("reference")]),
         ("plan/redo", "plan redo", &[Plan("reference")]),
         ("plan/revert", "plan revert", &[Plan("reference")]),
+        ("plan/undo", "plan undo", &[Plan("reference")]),
         (
             "plan/use",
             "plan use",

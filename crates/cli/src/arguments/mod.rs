@@ -3,6 +3,9 @@
 mod action;
 mod actor;
 mod automation;
+mod current;
+mod folder;
+mod help;
 mod invariant;
 mod mcp;
 mod model;
@@ -20,6 +23,7 @@ mod tool;
 mod turn;
 mod validation;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -28,6 +32,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::action::Action;
 pub(crate) use self::actor::{Actor, ActorContext, ActorRun, Drawing, RoleName, WhichContext};
 pub(crate) use self::automation::AutomationProfile;
+pub(crate) use self::current::{CurrentPlan, PlanUndo};
+pub(crate) use self::folder::{
+    FolderChat, FolderConversation, FolderSession, OutputFormat, misplaced_conversation_options,
+};
+use self::help::FIRST_HELP;
+pub(crate) use self::help::{all_commands, unknown_command};
 pub(crate) use self::invariant::{Invariant, InvariantPlaces};
 pub(crate) use self::mcp::{Mcp, McpAdd};
 pub(crate) use self::model::{Model, ModelKey, ModelTest};
@@ -77,24 +87,23 @@ fn formats() -> PossibleValuesParser {
     name = "agents",
     version,
     propagate_version = false,
-    subcommand_required = true,
-    arg_required_else_help = true,
-    after_help = "Examples:
-  agents demo                                  run a whole plan in a temporary folder, without a key
-  agents do 'fix the failing test'             run a one-off task in a copy of this folder, review, apply
-  agents plan list                             list plans, newest first
-  agents session create --name weekly          start a conversation
-  agents session append weekly --role user Hi  add a message
-  agents sandbox create fix --path .           create a sandbox of this folder
-  agents actor run --config review.yaml Hello  run a graph of models and tools, step by step
-  agents --format json session list            one JSON document for programs
-  agents -v do 'fix the failing test'          log model calls, tool calls and steps to standard error
-  CLEVERAGENTS_LOG=info,cleveragents_store=debug agents info   choose what is logged (docs/how-to/logs.md)
-
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 user input required,
-130 interrupted"
+    override_usage = "agents [TASK]\n       agents [OPTIONS] COMMAND",
+    help_template = "{about}\n\n{usage-heading} {usage}{after-help}\n\nArguments and options:\n{positionals}\n{options}",
+    disable_help_subcommand = true,
+    after_help = FIRST_HELP
 )]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: GlobalOptions,
+    #[command(flatten)]
+    pub(crate) conversation: FolderConversation,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(crate) struct GlobalOptions {
     /// Output format: rich, color, table, plain, json or yaml
     #[arg(long, short = 'f', global = true, value_name = "FORMAT", hide_possible_values = true,
           value_parser = formats())]
@@ -119,27 +128,46 @@ pub(crate) struct Arguments {
     /// Format of the log: text or json (one object per line)
     #[arg(long, global = true, value_name = "FORMAT")]
     pub(crate) log_format: Option<String>,
+}
 
-    #[command(subcommand)]
+/// A parsed command line.
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    pub(crate) global: GlobalOptions,
     pub(crate) command: Command,
 }
 
-impl Arguments {
-    /// Moves global options that follow the flags of a resource type, where only `resource add`
-    /// sees them, to `self`.
-    pub(crate) fn with_trailing_options(mut self) -> Result<Self, clap::Error> {
-        if let Command::Resource(Resource::Add(add)) = &mut self.command {
+impl Invocation {
+    /// Parses the arguments of the program.
+    pub(crate) fn parse<A: Into<OsString> + Clone>(
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Self, clap::Error> {
+        let parsed = Arguments::try_parse_from(arguments)?;
+        let Arguments {
+            mut global,
+            conversation,
+            command,
+        } = parsed;
+        let mut command = match command {
+            Some(command) if conversation.is_empty() => command.expand(),
+            Some(_) => return Err(misplaced_conversation_options()),
+            None => Command::Chat(conversation.into_chat()?),
+        };
+        // Global options that follow the flags of a resource type, where only `resource add` sees them.
+        if let Command::Resource(Resource::Add(add)) = &mut command {
             let trailing = resource::TrailingArguments::parse(std::mem::take(&mut add.rest))?;
             add.rest = trailing.rest;
-            self.format = trailing.format.or(self.format);
-            self.database_url = trailing.database_url.or(self.database_url);
-            self.log_file = trailing.log_file.or(self.log_file);
-            self.log_format = trailing.log_format.or(self.log_format);
-            self.verbosity = trailing.verbosity.max(self.verbosity);
+            global.format = trailing.format.or(global.format);
+            global.database_url = trailing.database_url.or(global.database_url);
+            global.log_file = trailing.log_file.or(global.log_file);
+            global.log_format = trailing.log_format.or(global.log_format);
+            global.verbosity = trailing.verbosity.max(global.verbosity);
         }
-        Ok(self)
+        Ok(Self { global, command })
     }
+}
 
+impl GlobalOptions {
     /// Log filter that `-v` selects.
     pub(crate) const fn log_filter(&self) -> Option<&'static str> {
         match self.verbosity {
@@ -161,6 +189,8 @@ impl Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[command(flatten)]
+    Current(Box<CurrentPlan>),
     /// Run a whole plan on an example project in a temporary folder, without a key
     Demo,
     /// Create the home folder, configuration file and database
@@ -169,8 +199,29 @@ pub(crate) enum Command {
     Version,
     /// Show paths, versions and record counts
     Info,
-    /// Check home, configuration and database, and repair problems
+    /// Check home, configuration, model and database, and repair problems
+    #[command(alias = "doctor")]
     Diagnostics(Diagnostics),
+    /// Explain an error code
+    #[command(after_help = "Example:
+  agents explain CA-0645")]
+    Explain {
+        /// Error code, such as CA-0645
+        code: String,
+    },
+    /// List all commands, or show the help of one
+    #[command(after_help = "Examples:
+  agents help
+  agents help --all
+  agents help plan apply")]
+    Help {
+        /// List every command with its subcommands
+        #[arg(long)]
+        all: bool,
+        /// Command
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
+    },
     /// Read and change the configuration
     #[command(subcommand)]
     Config(Config),

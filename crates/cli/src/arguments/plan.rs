@@ -109,7 +109,7 @@ pub(crate) struct PlanReference {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanChoice {
-    /// Plan: id, prefix of at least 6 characters, or name; the only plan when not given
+    /// Plan: id, prefix of at least 6 characters, or name; the current plan of this folder when not given
     #[arg(value_name = "PLAN")]
     pub(crate) reference: Option<String>,
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::plan::{PlanChoice, PlanCommand, PlanReference};
+use super::current::{PlanUndo, UNDO_HELP};
+use super::plan::{PlanChoice, PlanCommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Plan {
@@ -57,10 +58,13 @@ Examples:
   agents plan apply 01JX3Q --yes"
     )]
     Apply(PlanApply),
+    /// Undo the last step of a plan, or its apply
+    #[command(after_help = UNDO_HELP)]
+    Undo(PlanUndo),
     /// Cancel a plan
     Cancel {
         #[command(flatten)]
-        plan: PlanReference,
+        plan: PlanChoice,
         /// Reason, for the log
         #[arg(
             short,
@@ -93,10 +97,9 @@ Examples:
     #[command(after_help = "Example:
   agents plan prompt 01JX3Q 'keep the old name as an alias'")]
     Prompt {
-        #[command(flatten)]
-        plan: PlanReference,
-        /// Guidance for the actor
-        guidance: String,
+        /// Guidance for the actor; two arguments are a plan and the guidance
+        #[arg(value_name = "[PLAN] GUIDANCE", num_args = 1..=2, required = true)]
+        guidance: Vec<String>,
     },
     /// Roll a plan back to a checkpoint: files, steps, decisions and tool calls
     #[command(
@@ -104,16 +107,17 @@ Examples:
 
 Examples:
   agents plan rollback 01JX3Q
-  agents plan rollback 01JX3Q cp_3 --preview
+  agents plan rollback cp_3 --dry-run
   agents plan rollback 01JX3Q cp_3 --yes"
     )]
     Rollback {
-        #[command(flatten)]
-        plan: PlanReference,
+        /// Plan: id, prefix of at least 6 characters, or name; the current plan of this folder when not given
+        #[arg(value_name = "PLAN")]
+        plan: Option<String>,
         /// Checkpoint: `cp_3`, 3, or a label
         checkpoint: Option<String>,
         /// Only show what would be rolled back
-        #[arg(long)]
+        #[arg(long = "dry-run", alias = "preview")]
         preview: bool,
         /// Do not ask for confirmation
         #[arg(short, long)]
@@ -122,12 +126,12 @@ Examples:
     /// Undo the last rollback of a plan
     Redo {
         #[command(flatten)]
-        plan: PlanReference,
+        plan: PlanChoice,
     },
     /// Return a plan to its strategy phase; the strategist receives the reason and earlier results
     Revert {
         #[command(flatten)]
-        plan: PlanReference,
+        plan: PlanChoice,
         /// Phase to return to
         #[arg(long, value_name = "PHASE", default_value = "strategize", value_parser = ["strategize"])]
         to_phase: String,
@@ -143,7 +147,7 @@ Examples:
     /// Resume a plan where it stopped
     Resume {
         #[command(flatten)]
-        plan: PlanReference,
+        plan: PlanChoice,
         /// Only show where it would resume
         #[arg(long)]
         dry_run: bool,
@@ -159,7 +163,7 @@ Examples:
   agents plan show 01JX3Q --as markdown > s.md; agents plan edit 01JX3Q --file s.md")]
     Edit {
         #[command(flatten)]
-        plan: PlanReference,
+        plan: PlanChoice,
         /// New document, `-` for standard input
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,

@@ -6,7 +6,7 @@ use clap::Args;
 use cleveragents_application::SafetySelection;
 use cleveragents_application::session_operations::{LocalTurnOptions, TellSession};
 
-use super::SafetyOptions;
+use super::{FolderChat, SafetyOptions};
 
 /// Model, sandbox and permissions of a turn.
 #[derive(Debug, Clone, Default, Args)]
@@ -37,6 +37,9 @@ pub(crate) struct TurnOptions {
     /// Maximum cost of the session, in US dollars
     #[arg(long, value_name = "USD")]
     pub(crate) max_cost: Option<String>,
+    /// Set for conversations in a folder.
+    #[arg(skip)]
+    pub(crate) follows_files: bool,
     /// Append every model request and response to this file, for replay/FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -59,6 +62,7 @@ impl TurnOptions {
             approve_writes: safety.approve_writes,
             local: LocalTurnOptions {
                 sandbox: self.sandbox.clone(),
+                follows_files: self.follows_files,
                 rules: self.rule.clone(),
                 safety: safety.safety,
                 record: self.record.clone(),
@@ -92,4 +96,7 @@ pub(crate) struct Chat {
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) turn: TurnOptions,
+    /// Set for `agents` without a command.
+    #[arg(skip)]
+    pub(crate) folder: Option<FolderChat>,
 }

@@ -11,6 +11,9 @@ pub(crate) mod db;
 pub(crate) mod definition;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
+pub(crate) mod explain;
+pub(crate) mod first_run;
+pub(crate) mod help;
 pub(crate) mod init;
 pub(crate) mod interactive;
 pub(crate) mod invariant;
@@ -65,6 +68,10 @@ pub(crate) const fn name(command: &Command) -> &'static str {
         Command::Version => "version",
         Command::Info => "info",
         Command::Diagnostics(_) => "diagnostics",
+        Command::Explain { .. } => "explain",
+        Command::Help { .. } => "help",
+        // Expanded when it is parsed.
+        Command::Current(_) => "plan",
         Command::Completion { .. } => "completion",
         Command::Config(Config::Get { .. }) => "config get",
         Command::Config(Config::Set { .. }) => "config set",
@@ -188,6 +195,11 @@ pub(crate) fn run(
         Command::Version => system::version(),
         Command::Info => system::info(context)?,
         Command::Diagnostics(arguments) => diagnostics::run(context, &arguments)?,
+        Command::Explain { code } => explain::run(context, &code)?,
+        Command::Help { all, command } => return help::run(all, &command).map(|()| None),
+        Command::Current(_) => {
+            return Err(CommandError::internal("a short form was not expanded"));
+        }
         Command::Config(command) => config::show(context, &command)?,
         Command::Actor(command) => return actor::run(context, command),
         Command::Mcp(command) => mcp::run(context, command)?,

@@ -123,6 +123,7 @@ const ROWS: &[CommandRow] = &[
     row_of("plan/list", "plan list", ""),
     row_of("plan/log", "plan log", "<reference>"),
     row_of("plan/prompt", "plan prompt", "<reference> <guidance>"),
+    row_of("plan/redo", "plan redo", "<reference>"),
     row_of("plan/reject", "plan reject", "<reference>"),
     row_of("plan/revert", "plan revert", "<reference>"),
     row_of(
@@ -339,7 +340,6 @@ fn is_plain(text: &str) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::Parser as _;
     use clap::error::ErrorKind;
     use cleveragents_application::find_operation;
     use cleveragents_domain::{ArgumentValue, Placeholder, Suggestion, hint, suggest};
@@ -347,7 +347,7 @@ mod tests {
     use serde_json::json;
 
     use super::{CommandWord, ROWS, command_line, hint_text, words, write_recovery};
-    use crate::arguments::Arguments;
+    use crate::arguments::Invocation;
 
     /// Values of parameters that do not accept any text.
     const SAMPLES: &[(&str, &str)] = &[
@@ -379,7 +379,7 @@ mod tests {
                 | CommandWord::Value(text)
                 | CommandWord::Sentence(text) => *text,
             });
-            let Err(error) = Arguments::try_parse_from(words) else {
+            let Err(error) = Invocation::parse(words) else {
                 continue;
             };
             // A hint may name a command without all its required arguments.

@@ -18,7 +18,7 @@ use crate::limits::{Limits, RetryPolicy};
 use crate::model::{Capabilities, Model};
 use crate::name::{ModelName, ModelNameError};
 use crate::price::{Description, Price, Table};
-use crate::provider::BUILT_IN;
+use crate::provider::{BUILT_IN, DEFAULT_PROVIDERS, built_in};
 use crate::redact::{Redactor, looks_secret, shown_address};
 use crate::remote::Remote;
 use crate::replay::{Recorder, Replay};
@@ -132,6 +132,33 @@ pub enum KeyState {
 }
 
 impl Catalogue {
+    /// The default model of the first provider whose key is set, and the name of the variable with the key. For users who
+    /// have configured nothing else.
+    pub fn model_of_key(&self) -> Option<(ModelName, String)> {
+        DEFAULT_PROVIDERS.iter().find_map(|name| {
+            let model = built_in(name)?.default_model?;
+            let name: ModelName = format!("{name}/{model}").parse().ok()?;
+            let provider = self.provider(&name).ok()?;
+            match self.key(&provider, false).0 {
+                KeyState::Variable { name: variable } | KeyState::Keyring { name: variable } => {
+                    Some((name, variable))
+                }
+                KeyState::Missing { .. } | KeyState::NotNeeded => None,
+            }
+        })
+    }
+
+    /// The default model of each provider, and the variable that holds its key.
+    pub fn models_of_keys(&self) -> Vec<(ModelName, String)> {
+        let models = DEFAULT_PROVIDERS.iter().filter_map(|name| {
+            let model = built_in(name)?.default_model?;
+            let name: ModelName = format!("{name}/{model}").parse().ok()?;
+            let provider = self.provider(&name).ok()?;
+            Some((name, provider.key_variables.first()?.clone()))
+        });
+        models.collect()
+    }
+
     /// Reads the built-in table of models and the user's file.
     pub fn new(options: CatalogueOptions) -> Result<Self, ModelError> {
         let mut table = Table::default();

@@ -378,6 +378,14 @@ impl BaseContent for CopyOriginal<'_> {
 impl CopyOriginal<'_> {
     /// Paths whose original content the original no longer has.
     pub(crate) fn changed(&self, extent: Extent<'_>) -> Result<Vec<TreePath>, Error> {
+        // Paths that are new in the original were never copied.
+        let pending = self.pending(extent)?.into_iter();
+        let copied = pending.filter(|(_, is_copied)| *is_copied);
+        Ok(copied.map(|(path, _)| path).collect())
+    }
+
+    /// Paths of the original that differ from the copy's start, and whether the copy had them.
+    pub(crate) fn pending(&self, extent: Extent<'_>) -> Result<Vec<(TreePath, bool)>, Error> {
         let manifest = Manifest::load(self.manifest)
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", self.manifest.display())))?;
         let found = manifest
@@ -387,12 +395,10 @@ impl CopyOriginal<'_> {
                 &crate::scan_cancel::ScanCancel::default(),
             )
             .during("walking", self.root.path())?;
-        // Paths that are new in the original were never copied.
-        let known = found
-            .pending
-            .into_iter()
-            .filter(|(_, first)| first.is_some());
-        Ok(known.map(|(path, _)| path).collect())
+        let pending = found.pending.into_iter();
+        Ok(pending
+            .map(|(path, first)| (path, first.is_some()))
+            .collect())
     }
 }
 

@@ -85,6 +85,26 @@ impl Checkout {
         })
     }
 
+    /// Paths that differ between two commits.
+    pub(crate) fn changed_between(&self, old: &str, new: &str) -> Result<Vec<TreePath>, Error> {
+        if old == new {
+            return Ok(Vec::new());
+        }
+        let printed = self.git.run(&[
+            "diff-tree",
+            "-r",
+            "-z",
+            "--name-only",
+            "--no-renames",
+            old,
+            new,
+        ])?;
+        let paths = records(&printed);
+        Ok(paths
+            .filter_map(|path| TreePath::from_bytes(path).ok())
+            .collect())
+    }
+
     /// Finds uncommitted changes and decides which of them a sandbox starts with.
     fn edits(&self, base: &GitBase) -> Result<UncommittedEdits, Error> {
         let printed = self.git.run(&[

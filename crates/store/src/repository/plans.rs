@@ -328,6 +328,8 @@ pub struct PlanFilter {
     pub stages: Vec<PlanStage>,
     /// Only plans that work on this project.
     pub project: Option<String>,
+    /// Only plans of a project that links a resource at this location.
+    pub location: Option<String>,
     /// Only plans created from this action.
     pub action: Option<String>,
     /// Only children of this plan.
@@ -355,6 +357,18 @@ pub fn list(reader: &mut dyn Reader, filter: &PlanFilter) -> Result<Vec<Plan>, E
         let _written = write!(
             sql,
             " AND plan_id IN (SELECT plan_id FROM plan_projects WHERE project = ?{})",
+            given.len()
+        );
+    }
+    if let Some(location) = &filter.location {
+        given.push(location.into());
+        let _written = write!(
+            sql,
+            " AND plan_id IN (SELECT linked.plan_id FROM plan_projects linked \
+             JOIN projects ON projects.name = linked.project \
+             JOIN project_links ON project_links.project_id = projects.project_id \
+             JOIN resources ON resources.resource_id = project_links.resource_id \
+             WHERE resources.location = ?{})",
             given.len()
         );
     }

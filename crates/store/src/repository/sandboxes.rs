@@ -193,6 +193,23 @@ pub fn by_name(reader: &mut dyn Reader, name: &str) -> Result<Option<Sandbox>, E
         .transpose()
 }
 
+/// Names of all sandboxes, ended ones included, with a part at this location and a name with this prefix; the newest
+/// first.
+pub fn names_at(
+    reader: &mut dyn Reader,
+    location: &str,
+    prefix: &str,
+) -> Result<Vec<String>, Error> {
+    let rows = reader.query(
+        "SELECT sandboxes.name FROM sandboxes JOIN sandbox_members \
+         ON sandbox_members.sandbox_id = sandboxes.sandbox_id \
+         WHERE sandbox_members.location = ?1 AND substr(sandboxes.name, 1, length(?2)) = ?2 \
+         ORDER BY sandboxes.sandbox_id DESC",
+        params![location, prefix],
+    )?;
+    rows.into_iter().map(|mut row| row.take()).collect()
+}
+
 /// All sandboxes, newest first; ended ones only when requested.
 pub fn list(reader: &mut dyn Reader, with_over: bool) -> Result<Vec<Sandbox>, Error> {
     let sql = if with_over {

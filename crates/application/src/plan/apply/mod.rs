@@ -372,7 +372,7 @@ fn commit_message(plan: &Plan, steps: &[StepRecord], results: &[StoredResult]) -
 }
 
 /// A line of at most [`SUBJECT`] characters, cut between words.
-fn subject(line: &str) -> String {
+pub(crate) fn subject(line: &str) -> String {
     if line.chars().count() <= SUBJECT {
         return line.trim_end_matches('.').to_owned();
     }

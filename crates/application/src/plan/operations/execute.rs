@@ -19,8 +19,8 @@ use crate::scheduler::{EXECUTABLE_STAGES, phase_to_execute, phase_to_resume};
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutePlan {
-    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out, when only
-    /// one plan can be executed.
+    /// Id, prefix of at least 6 characters, or name. Only local callers may leave it out: the
+    /// plan of their folder that can be executed.
     #[serde(default)]
     pub reference: Option<String>,
     /// Retry tool calls whose outcome is unknown.

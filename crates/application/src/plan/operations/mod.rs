@@ -18,6 +18,7 @@ mod log;
 mod rollback;
 mod show;
 mod status;
+mod undo;
 mod use_action;
 
 pub use apply::{
@@ -62,7 +63,7 @@ pub use status::{
     AwaitPlan, CurrentStep, ExecutionInfo, PhaseStatus, PlanCost, PlanStatusReport, PlanTiming,
     ShowPlanStatus, StepProgress, WaitingInfo,
 };
-
+pub use undo::{RevertedCommit, UndoPlan, UndoneChange, UndonePlan};
 pub use use_action::{CreatedPlan, PlanContextInfo, UsePlan};
 
 use cleveragents_domain::identity::{Permission, Scope};
@@ -101,6 +102,7 @@ pub(crate) static ENTRIES: &[OperationEntry] = &[
     OperationEntry::new::<RollBackPlan>(),
     OperationEntry::new::<RedoRollback>(),
     OperationEntry::new::<RevertPlan>(),
+    OperationEntry::new::<UndoPlan>(),
     OperationEntry::new::<UsePlan>(),
     OperationEntry::new::<ExecutePlan>(),
     OperationEntry::new::<ResumePlan>(),

@@ -48,6 +48,7 @@ pub fn describe_event(event: &Event) -> (&'static str, String) {
         }
         EventKind::PlanRolledBack => ("rolled back", format!("rollback {}", number(payload))),
         EventKind::PlanRedone => ("redone", format!("rollback {} undone", number(payload))),
+        EventKind::PlanApplyReverted => ("undone", reverted_commits(payload)),
         EventKind::PlanEstimated => ("estimated", "effort and cost".to_owned()),
         EventKind::DecisionCreated => ("decided", joined(&[text("type"), text("chosen")])),
         EventKind::DecisionSuperseded => ("replaced", format!("decision {}", text("decision_id"))),
@@ -109,4 +110,13 @@ fn facts(payload: &Value) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// The commits that undid an apply.
+fn reverted_commits(payload: &Value) -> String {
+    let commits = payload["commits"].as_array().into_iter().flatten();
+    let made: Vec<&str> = commits
+        .filter_map(|commit| commit["reverted_by"].as_str())
+        .collect();
+    format!("its apply, by commit {}", made.join(", "))
 }

@@ -14,6 +14,7 @@ mod plans_using;
 mod status;
 mod tree;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_domain::{
@@ -104,6 +105,8 @@ pub struct PlanQueries {
     engine: Arc<Engine>,
     sandboxes: SandboxService,
     leases: LeaseService,
+    /// The folder of the caller.
+    folder: Option<PathBuf>,
 }
 
 impl PlanQueries {
@@ -113,6 +116,7 @@ impl PlanQueries {
             leases: LeaseService::new(Arc::clone(&engine)),
             engine,
             sandboxes,
+            folder: None,
         }
     }
 
@@ -139,51 +143,125 @@ impl PlanQueries {
         Ok(nearest::all(reference, names, 3))
     }
 
-    /// The only plan in these stages, or in any stage when none is given. `purpose` completes
-    /// "there is no plan …" and "several plans are …", such as `to be executed`.
+    /// The same, for a caller in a folder: a plan that is not named is one of this folder.
+    #[must_use]
+    pub fn in_folder(self, folder: &Path) -> Self {
+        let folder = folder.canonicalize().ok();
+        Self { folder, ..self }
+    }
+
+    /// The plan in these stages. `purpose` completes "there is no plan …" and "several plans are …", such as
+    /// `to be executed`.
     pub fn only(&self, stages: &[PlanStage], purpose: &str) -> Result<Plan, PlanQueryError> {
+        self.unnamed_plan(
+            &PlanFilter {
+                stages: stages.to_vec(),
+                ..PlanFilter::default()
+            },
+            purpose,
+            &format!("are {purpose}"),
+        )
+    }
+
+    /// The plan that waits for the user.
+    pub fn only_waiting(&self) -> Result<Plan, PlanQueryError> {
+        self.unnamed_plan(
+            &PlanFilter {
+                waits: Some(true),
+                ..PlanFilter::default()
+            },
+            "that waits for the user",
+            "wait for the user",
+        )
+    }
+
+    /// The plan with a reference; without one the current plan of the folder, the only unfinished plan, or the
+    /// only plan.
+    pub fn find(&self, reference: Option<&str>) -> Result<Plan, PlanQueryError> {
+        if let Some(reference) = reference {
+            return self.resolve(reference);
+        }
+        if let Some(current) = self.current()? {
+            return Ok(current);
+        }
+        match self.only(&unfinished_stages(), "in progress") {
+            Err(PlanQueryError::NoPlan { .. }) => {
+                self.unnamed_plan(&PlanFilter::default(), "yet", "exist")
+            }
+            other => other,
+        }
+    }
+
+    /// The current plan of the folder: its newest unfinished plan, or its newest plan. The folder is the nearest one
+    /// upwards that has plans.
+    pub fn current(&self) -> Result<Option<Plan>, PlanQueryError> {
+        match self.plan_location()? {
+            Some(location) => self.current_at(&location),
+            None => Ok(None),
+        }
+    }
+
+    fn current_at(&self, location: &str) -> Result<Option<Plan>, PlanQueryError> {
+        let newest = |stages: Vec<PlanStage>| {
+            let filter = PlanFilter {
+                stages,
+                location: Some(location.to_owned()),
+                limit: Some(1),
+                ..PlanFilter::default()
+            };
+            let found = self.engine.read(|reader| plans::list(reader, &filter))?;
+            Ok::<_, PlanQueryError>(found.into_iter().next())
+        };
+        match newest(unfinished_stages())? {
+            Some(current) => Ok(Some(current)),
+            None => newest(Vec::new()),
+        }
+    }
+
+    /// The location of the nearest folder, upwards from that of the caller, that has plans.
+    fn plan_location(&self) -> Result<Option<String>, PlanQueryError> {
+        let folders = self.folder.iter().flat_map(|folder| folder.ancestors());
+        for folder in folders {
+            let filter = PlanFilter {
+                location: Some(folder.display().to_string()),
+                limit: Some(1),
+                ..PlanFilter::default()
+            };
+            let found = self.engine.read(|reader| plans::list(reader, &filter))?;
+            if !found.is_empty() {
+                return Ok(filter.location);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The plan that a caller means who names none: the current plan of the folder if it matches the filter, else the
+    /// only one of the folder that does. Plans of other folders count only where the folder has none.
+    fn unnamed_plan(
+        &self,
+        filter: &PlanFilter,
+        purpose: &str,
+        property: &str,
+    ) -> Result<Plan, PlanQueryError> {
+        let location = self.plan_location()?;
         let filter = PlanFilter {
-            stages: stages.to_vec(),
             limit: Some(CANDIDATES),
-            ..PlanFilter::default()
+            location: location.clone(),
+            ..filter.clone()
         };
         let mut found = self.engine.read(|reader| plans::list(reader, &filter))?;
+        if let Some(location) = location
+            && let Some(current) = self.current_at(&location)?
+            && let Some(at) = found.iter().position(|plan| plan.id == current.id)
+        {
+            return Ok(found.swap_remove(at));
+        }
         match found.len() {
             0 => Err(PlanQueryError::NoPlan {
                 purpose: purpose.to_owned(),
             }),
             1 => Ok(found.remove(0)),
-            _ => Err(ambiguous(format!("are {purpose}"), &found)),
-        }
-    }
-
-    /// The only plan that waits for the user.
-    pub fn only_waiting(&self) -> Result<Plan, PlanQueryError> {
-        let filter = PlanFilter {
-            waits: Some(true),
-            limit: Some(CANDIDATES),
-            ..PlanFilter::default()
-        };
-        let mut found = self.engine.read(|reader| plans::list(reader, &filter))?;
-        match found.len() {
-            0 => Err(PlanQueryError::NoPlan {
-                purpose: "that waits for the user".to_owned(),
-            }),
-            1 => Ok(found.remove(0)),
-            _ => Err(ambiguous("wait for the user".to_owned(), &found)),
-        }
-    }
-
-    /// The plan with a reference; without one the only unfinished plan, or the only plan.
-    pub fn find(&self, reference: Option<&str>) -> Result<Plan, PlanQueryError> {
-        if let Some(reference) = reference {
-            return self.resolve(reference);
-        }
-        let is_going_on = |stage: &PlanStage| !stage.is_terminal();
-        let going_on: Vec<PlanStage> = PlanStage::ALL.iter().copied().filter(is_going_on).collect();
-        match self.only(&going_on, "in progress") {
-            Err(PlanQueryError::NoPlan { .. }) => self.only(&[], "there"),
-            other => other,
+            _ => Err(ambiguous(property.to_owned(), &found)),
         }
     }
 
@@ -395,6 +473,11 @@ impl PlanQueries {
         let sandbox = self.sandbox(plan)?;
         Ok(sandbox.map_or_else(Vec::new, |view| view.checkpoints))
     }
+}
+
+fn unfinished_stages() -> Vec<PlanStage> {
+    let stages = PlanStage::ALL.iter().copied();
+    stages.filter(|stage| !stage.is_terminal()).collect()
 }
 
 /// The subject of the lease of a plan.

@@ -85,6 +85,8 @@ pub struct LocalTurnOptions {
     pub sandbox: Option<String>,
     /// Permission rules besides the stored ones.
     pub rules: Vec<String>,
+    /// Whether each turn starts with the present files of the project.
+    pub follows_files: bool,
     /// A safety profile, or the file of one.
     pub safety: Option<String>,
     /// Every exchange with the model is appended to this file.
@@ -130,6 +132,7 @@ impl TellSession {
             actor: self.actor.clone(),
             project: self.project.clone(),
             sandbox: self.local.sandbox.clone(),
+            follows_files: self.local.follows_files,
             read_only: self.read_only,
             rules: self.local.rules.clone(),
             requirements: ToolRequirements {

@@ -6,6 +6,7 @@
 
 mod command;
 mod editor;
+mod folder;
 mod input;
 mod remote;
 mod run_command;
@@ -13,6 +14,7 @@ mod screen;
 mod signals;
 
 use std::io::{IsTerminal as _, stderr, stdin, stdout};
+use std::path::PathBuf;
 
 use cleveragents_application::session_operations::{TurnMode, TurnResult};
 use cleveragents_application::{Conversation, ConversationTurn, SessionService};
@@ -20,6 +22,7 @@ use cleveragents_domain::{CheckpointNumber, Code, SandboxId, Session, SessionNam
 use cleveragents_models::ModelName;
 
 use self::editor::Editor;
+use self::folder::FolderStart;
 use self::input::{PipeReader, Reading};
 use self::screen::Screen;
 use self::signals::Stopper;
@@ -35,8 +38,19 @@ const RECENT: u64 = 6;
 /// Maximum length of a session name that is derived from a message.
 const LONGEST_NAME: usize = 60;
 
-pub(crate) fn run(context: &Context, arguments: Arguments) -> Result<Report, CommandError> {
-    if context.connection.is_some() {
+pub(crate) fn run(context: &Context, mut arguments: Arguments) -> Result<Report, CommandError> {
+    let mut place = None;
+    let mut task = None;
+    if let Some(folder) = arguments.folder.take() {
+        match folder::start(context, arguments, folder)? {
+            FolderStart::Ended(report) => return Ok(report),
+            FolderStart::Ready(ready) => {
+                arguments = ready.arguments;
+                place = Some(ready.folder);
+                task = ready.task;
+            }
+        }
+    } else if context.connection.is_some() {
         return remote::run(context, arguments);
     }
     let conversation = context.conversation(&arguments.turn)?;
@@ -64,6 +78,7 @@ pub(crate) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
         last: LastExchange::default(),
         undo: None,
         failed: None,
+        folder: place,
         stopper,
         is_talk,
     };
@@ -74,6 +89,12 @@ pub(crate) fn run(context: &Context, arguments: Arguments) -> Result<Report, Com
         Source::Pipe(PipeReader::new(context.settings.max_message_bytes()))
     };
     chat.greet()?;
+    if let Some(task) = task {
+        chat.screen.note(&format!("> {task}"));
+        if let Err(error) = chat.ask(Some(&task)) {
+            chat.fail(&error);
+        }
+    }
     chat.talk(&mut source)?;
     chat.print_farewell();
     let code = chat.failed.filter(|_| !is_talk).unwrap_or(0);
@@ -113,6 +134,8 @@ struct Chat<'c> {
     last: LastExchange,
     /// The sandbox and its checkpoint before the last turn that changed it, for `/undo`.
     undo: Option<(String, CheckpointNumber)>,
+    /// The folder of a conversation that works on one.
+    folder: Option<PathBuf>,
     /// Exit code of the last failure.
     failed: Option<u8>,
     screen: Screen,
@@ -285,6 +308,11 @@ impl Chat<'_> {
         let before = before.unwrap_or_default();
         let after = self.checkpoints(session).unwrap_or_default();
         // Numbers restart in a new sandbox, so the sandbox id is stored too.
+        // The sandbox was created again.
+        let is_other = before.first().map(|(id, _)| id) != after.first().map(|(id, _)| id);
+        if is_other {
+            self.undo = None;
+        }
         let first = after.into_iter().find(|made| !before.contains(made));
         if let (Some(name), Some((_, first))) = (self.conversation.sandbox_name(session.id), first)
         {
@@ -317,7 +345,12 @@ impl Chat<'_> {
         self.screen
             .note("/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves");
         let options = self.conversation.options();
-        if options.sandbox.is_none() && options.project.is_none() {
+        if let Some(folder) = &self.folder {
+            self.screen.note(&format!(
+                "the model works in a copy of {}; /apply brings its changes to your files",
+                folder.display()
+            ));
+        } else if options.sandbox.is_none() && options.project.is_none() {
             self.screen
                 .note("without --project or --sandbox the model cannot read or change files");
         }
@@ -347,7 +380,10 @@ impl Chat<'_> {
 
     fn print_farewell(&self) {
         if let Some(session) = self.session.as_ref().filter(|_| self.is_talk) {
-            let note = format!("continue with `agents chat {}`", session.id);
+            let note = match &self.folder {
+                Some(_) => "continue here with `agents --continue`".to_owned(),
+                None => format!("continue with `agents chat {}`", session.id),
+            };
             self.screen.note(&note);
         }
     }
@@ -357,7 +393,11 @@ impl Chat<'_> {
             return "… ".to_owned();
         }
         let options = self.conversation.options();
-        let place = options.sandbox.as_deref().or(options.project.as_deref());
+        let folder = self.folder.as_deref().and_then(|folder| folder.file_name());
+        let folder = folder.map(|name| name.to_string_lossy());
+        let place = folder.as_deref();
+        let place = place.or(options.sandbox.as_deref());
+        let place = place.or(options.project.as_deref());
         let model = self.conversation.model_name(self.session.as_ref());
         let model = model.as_ref().map_or("no model", ModelName::model);
         let place = place.map(|place| format!("{} · ", short(place, 24)));

@@ -4,7 +4,6 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
-use clap::Parser as _;
 use cleveragents_application::SessionError;
 use cleveragents_domain::{Code, Role};
 use serde_json::json;
@@ -12,7 +11,7 @@ use serde_json::json;
 use super::command::{COMMANDS, ChatCommand};
 use super::{Chat, Flow, LastExchange, RECENT, is_confirmed};
 use crate::app::usage_error;
-use crate::arguments::Arguments;
+use crate::arguments::Invocation;
 use crate::commands::plan::lifecycle::patch_preview;
 use crate::commands::{cost_cell, put_cost};
 use crate::context::Context;
@@ -69,7 +68,7 @@ impl Chat<'_> {
     /// Report of a command of the program.
     fn report(&self, words: &[&str]) -> Result<Option<Report>, CommandError> {
         let line = std::iter::once("agents").chain(words.iter().copied());
-        let parsed = Arguments::try_parse_from(line).map_err(|error| usage_error(&error))?;
+        let parsed = Invocation::parse(line).map_err(|error| usage_error(&error))?;
         crate::commands::run(self.context, parsed.command, false)
     }
 

@@ -48,6 +48,7 @@ pub(crate) const OPERATIONS: &[&str] = &[
     "plan show",
     "plan status",
     "plan tree",
+    "plan undo",
     "plan use",
     "plan wait",
 ];

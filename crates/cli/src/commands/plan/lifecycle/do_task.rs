@@ -156,9 +156,13 @@ impl Task<'_> {
     /// Project of a folder, created with its resource if needed.
     fn project(&self, folder: Option<PathBuf>) -> Result<String, CommandError> {
         let here = || self.context.environment.working_folder().map(PathBuf::from);
+        let is_here = folder.is_none();
         let folder = folder.or_else(here);
         let folder = folder.ok_or_else(|| CommandError::usage("there is no working folder"))?;
-        let found = self.context.call(ProjectOfFolder { folder });
+        let found = self.context.call(ProjectOfFolder {
+            folder,
+            whole_repository: is_here,
+        });
         let found = found.map_err(|error| match error.code() {
             Code::LocationNotFound => error.with_hint("choose an existing folder with --folder"),
             _ => error,

@@ -8,11 +8,12 @@ mod interactive;
 mod preview;
 mod rollback;
 mod run;
+mod undo;
 mod use_action;
 mod watcher;
 mod worker;
 
-use cleveragents_application::plan_operations::ResumePlan;
+use cleveragents_application::plan_operations::{ResumePlan, ShowPlanStatus};
 
 use crate::arguments::PlanWork;
 use crate::context::Context;
@@ -29,6 +30,7 @@ pub(in crate::commands) const fn name(command: &PlanWork) -> &'static str {
         PlanWork::Use(_) => "plan use",
         PlanWork::Execute(_) => "plan execute",
         PlanWork::Apply(_) => "plan apply",
+        PlanWork::Undo(_) => "plan undo",
         PlanWork::Cancel { .. } => "plan cancel",
         PlanWork::Approve { .. } => "plan approve",
         PlanWork::Reject { .. } => "plan reject",
@@ -49,29 +51,75 @@ pub(in crate::commands) fn run(
         PlanWork::Use(arguments) => use_action::run(context, arguments),
         PlanWork::Execute(arguments) => run::execute(context, arguments),
         PlanWork::Apply(arguments) => run::apply(context, arguments),
-        PlanWork::Cancel { plan, reason } => answer::cancel(context, plan.reference, reason),
+        PlanWork::Cancel { plan, reason } => {
+            answer::cancel(context, plan_reference(context, plan.reference)?, reason)
+        }
         PlanWork::Approve { plan, answer } => answer::approve(context, plan.reference, answer),
         PlanWork::Reject { plan, reason } => answer::reject(context, plan.reference, reason),
-        PlanWork::Prompt { plan, guidance } => answer::prompt(context, plan.reference, guidance),
+        PlanWork::Prompt { mut guidance } => {
+            let text = guidance.pop().unwrap_or_default();
+            let plan = plan_reference(context, guidance.pop())?;
+            answer::prompt(context, plan, text)
+        }
+        PlanWork::Undo(arguments) => undo::run(context, arguments),
         PlanWork::Rollback {
             plan,
             checkpoint,
             preview,
             yes,
-        } => rollback::rollback(context, plan.reference, checkpoint, preview, yes),
-        PlanWork::Redo { plan } => rollback::redo(context, plan.reference),
-        PlanWork::Revert { plan, reason, .. } => rollback::revert(context, plan.reference, reason),
+        } => {
+            let (plan, checkpoint) = rollback_target(plan, checkpoint);
+            let plan = plan_reference(context, plan)?;
+            rollback::rollback(context, plan, checkpoint, preview, yes)
+        }
+        PlanWork::Redo { plan } => {
+            rollback::redo(context, plan_reference(context, plan.reference)?)
+        }
+        PlanWork::Revert { plan, reason, .. } => {
+            rollback::revert(context, plan_reference(context, plan.reference)?, reason)
+        }
         PlanWork::Resume {
             plan,
             dry_run,
             stream,
         } => {
             let request = ResumePlan {
-                reference: plan.reference,
+                reference: plan_reference(context, plan.reference)?,
                 dry_run,
             };
             run::resume(context, request, stream)
         }
-        PlanWork::Edit { plan, file } => edit::run(context, plan.reference, file.as_deref()),
+        PlanWork::Edit { plan, file } => {
+            let plan = plan_reference(context, plan.reference)?;
+            edit::run(context, plan, file.as_deref())
+        }
+    }
+}
+
+/// The plan of a command: the given one, or the current plan.
+fn plan_reference(context: &Context, given: Option<String>) -> Result<String, CommandError> {
+    if let Some(given) = given {
+        return Ok(given);
+    }
+    let status = context.call(ShowPlanStatus { reference: None })?;
+    Ok(status.plan_id.to_string())
+}
+
+/// The plan and the checkpoint of `rollback [PLAN] [CHECKPOINT]`: a single number or `cp_N` is a checkpoint.
+fn rollback_target(
+    plan: Option<String>,
+    checkpoint: Option<String>,
+) -> (Option<String>, Option<String>) {
+    match (plan, checkpoint) {
+        (Some(only), None) => {
+            let digits = only.strip_prefix("cp_").unwrap_or(&only);
+            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            if is_number {
+                (None, Some(only))
+            } else {
+                (Some(only), None)
+            }
+        }
+        given => given,
     }
 }

@@ -1,0 +1,50 @@
+//! Keeps a sandbox up to date with the user's files.
+
+use super::error::SandboxError;
+use super::service::SandboxService;
+
+/// Result of [`SandboxService::follow_source`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceChanges {
+    /// The sandbox has the present files, or does not exist.
+    None,
+    /// The sandbox had no changes of its own and was discarded, so that the next one starts with the present files.
+    Discarded,
+    /// The sandbox has changes of its own; these files of the user differ from those it started with.
+    Outdated(Vec<String>),
+}
+
+impl SandboxService {
+    /// Compares the user's files with those that a sandbox started with. Discards the sandbox if they differ and nothing
+    /// was changed in it.
+    pub fn follow_source(&self, name: &str) -> Result<SourceChanges, SandboxError> {
+        match self.find(name) {
+            Ok(found) if !found.sandbox.state.is_over() => {}
+            Ok(_) | Err(SandboxError::NotFound(_)) => return Ok(SourceChanges::None),
+            Err(error) => return Err(error),
+        }
+        let mut open = self.open(name)?;
+        let mut changed = Vec::new();
+        for member in &open.view.members {
+            let is_only = open.view.members.len() == 1;
+            let paths = member.changed_at_source()?.into_iter();
+            changed.extend(paths.map(|path| {
+                if is_only {
+                    path.to_string()
+                } else {
+                    format!("{}/{path}", member.alias)
+                }
+            }));
+        }
+        if changed.is_empty() {
+            return Ok(SourceChanges::None);
+        }
+        if self.diff(&mut open)?.path_count() > 0 {
+            return Ok(SourceChanges::Outdated(changed));
+        }
+        // Releases the lease, which the discard takes.
+        drop(open);
+        self.discard(name)?;
+        Ok(SourceChanges::Discarded)
+    }
+}

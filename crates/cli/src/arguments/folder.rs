@@ -1,0 +1,121 @@
+//! `agents` without a command: a conversation in this folder.
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, ValueEnum};
+
+use super::{Arguments, Chat, TurnOptions};
+
+/// Options of `agents` without a command.
+#[derive(Debug, Args)]
+pub(crate) struct FolderConversation {
+    /// Task or question that starts a conversation in this folder
+    #[arg(value_name = "TASK")]
+    pub(crate) task: Option<String>,
+    /// Answer once and exit; appends standard input to the question unless it is a terminal
+    #[arg(long, short = 'p')]
+    pub(crate) print: bool,
+    /// Continue the last conversation of this folder
+    #[arg(long = "continue", short = 'c', conflicts_with = "resume")]
+    pub(crate) continues: bool,
+    /// Resume a conversation: id, prefix or name; choose one of this folder when not given
+    #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) resume: Option<String>,
+    /// Model that answers, PROVIDER/MODEL
+    #[arg(long, short = 'm', value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Refuse tools that write
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Output of -p
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "print")]
+    pub(crate) output_format: Option<OutputFormat>,
+}
+
+/// Formats of the answer of `agents -p`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// The answer only
+    Text,
+    /// One JSON document with answer, usage and changed files
+    Json,
+    /// One JSON object per event, then the result
+    StreamJson,
+}
+
+/// Session of a conversation in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FolderSession {
+    New,
+    /// The last one of the folder.
+    Last,
+    /// The user chooses one of the folder.
+    Choose,
+}
+
+/// A conversation in the working folder.
+#[derive(Debug)]
+pub(crate) struct FolderChat {
+    pub(crate) session: FolderSession,
+    /// First message.
+    pub(crate) task: Option<String>,
+    /// Format of the only answer; `None` for a conversation.
+    pub(crate) print: Option<OutputFormat>,
+}
+
+impl FolderChat {
+    /// Whether it is a new conversation without a first message.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.session == FolderSession::New && self.task.is_none() && self.print.is_none()
+    }
+}
+
+impl FolderConversation {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.task.is_none()
+            && !self.print
+            && !self.continues
+            && self.resume.is_none()
+            && self.model.is_none()
+            && !self.read_only
+            && self.output_format.is_none()
+    }
+
+    /// The conversation as arguments of `chat`.
+    pub(crate) fn into_chat(self) -> Result<Chat, clap::Error> {
+        if let Some(task) = &self.task
+            && !self.print
+            && !task.trim().contains(char::is_whitespace)
+        {
+            return Err(super::help::unknown_command(task));
+        }
+        let (session, folder_session) = match self.resume {
+            Some(name) if name.is_empty() => (None, FolderSession::Choose),
+            Some(name) => (Some(name), FolderSession::New),
+            None if self.continues => (None, FolderSession::Last),
+            None => (None, FolderSession::New),
+        };
+        let format = self.output_format.unwrap_or(OutputFormat::Text);
+        Ok(Chat {
+            session,
+            turn: TurnOptions {
+                actor: self.model,
+                read_only: self.read_only,
+                ..TurnOptions::default()
+            },
+            folder: Some(FolderChat {
+                session: folder_session,
+                task: self.task,
+                print: self.print.then_some(format),
+            }),
+        })
+    }
+}
+
+/// Error for options of `agents` without a command before a command.
+pub(crate) fn misplaced_conversation_options() -> clap::Error {
+    Arguments::command().error(
+        ErrorKind::ArgumentConflict,
+        "-p, -c, --resume, --model and --read-only before a command start a conversation and take no command; \
+         put options of a command after its name",
+    )
+}

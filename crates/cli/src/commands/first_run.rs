@@ -1,0 +1,81 @@
+//! The first screen of a user without a model: what to set for each provider, and what to try without one.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use cleveragents_domain::Code;
+use cleveragents_models::Catalogue;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::output::{CommandError, Report, Table};
+
+/// Programs that serve models on this machine, and their usual ports.
+const LOCAL_SERVERS: [(&str, u16, &str); 4] = [
+    ("Ollama", 11434, "ollama/MODEL"),
+    ("LM Studio", 1234, "local/MODEL"),
+    ("llama.cpp", 8080, "local/MODEL"),
+    ("vLLM", 8000, "local/MODEL"),
+];
+
+/// Time to wait for a connection on loopback.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// The screen, if neither the command nor the configuration names a model and no key is set.
+pub(crate) fn screen(
+    context: &Context,
+    name: &'static str,
+    given: Option<&str>,
+) -> Result<Option<Report>, CommandError> {
+    if given.is_some() || context.settings.model_default().is_some() {
+        return Ok(None);
+    }
+    let catalogue = context.models(None)?;
+    if catalogue.model_of_key().is_some() {
+        return Ok(None);
+    }
+    Ok(Some(report(name, &catalogue)))
+}
+
+fn report(name: &'static str, catalogue: &Catalogue) -> Report {
+    let choices = catalogue.models_of_keys();
+    let mut table = Table::with_columns("Set one of these keys", ["Variable", "Model it starts"]);
+    for (model, variable) in &choices {
+        table = table.row([variable.clone().into(), model.to_string().into()]);
+    }
+    let found: Vec<_> = LOCAL_SERVERS
+        .iter()
+        .filter(|(_, port, _)| is_listening(*port))
+        .collect();
+    let mut report = Report::new(name).table(table).data(json!({
+        "keys": choices.iter().map(|(model, variable)| {
+            json!({"variable": variable, "model": model})
+        }).collect::<Vec<_>>(),
+        "local_servers": found.iter().map(|(program, port, _)| {
+            json!({"name": program, "url": format!("http://localhost:{port}")})
+        }).collect::<Vec<_>>(),
+    }));
+    for (program, port, model) in found {
+        report = report.info(match *program {
+            "Ollama" => format!(
+                "{program} answers on port {port}: `agents config set model.default {model}`"
+            ),
+            _ => format!(
+                "a server answers on port {port} ({program}?): `LOCAL_BASE_URL=http://localhost:{port}/v1 agents --model {model}`"
+            ),
+        });
+    }
+    report
+        .info("any other model: `agents model list`, then `agents config set model.default PROVIDER/MODEL`")
+        .info("without a model: `agents demo` shows a whole plan")
+        .failed(
+            Code::NoModel,
+            "no model is set",
+            "export ANTHROPIC_API_KEY=… (or another key of the table), then run the command again",
+        )
+}
+
+fn is_listening(port: u16) -> bool {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()
+}

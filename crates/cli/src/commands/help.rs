@@ -1,0 +1,33 @@
+//! `help`: the first page, all commands, or the help of one command.
+
+use clap::CommandFactory as _;
+
+use super::write_document;
+use crate::app::usage_error;
+use crate::arguments::{Arguments, all_commands, unknown_command};
+use crate::output::CommandError;
+
+pub(crate) fn run(all: bool, words: &[String]) -> Result<(), CommandError> {
+    if all {
+        let text = format!(
+            "Commands, `agents COMMAND --help` explains each:\n{}",
+            all_commands()
+        );
+        return write_document(text.as_bytes());
+    }
+    let mut command = Arguments::command();
+    command.build();
+    let mut found = &mut command;
+    for word in words {
+        let Some(below) = found.find_subcommand_mut(word) else {
+            return Err(usage_error(&unknown_command(word)));
+        };
+        found = below;
+    }
+    let help = if words.is_empty() {
+        found.render_help()
+    } else {
+        found.render_long_help()
+    };
+    write_document(help.to_string().as_bytes())
+}
