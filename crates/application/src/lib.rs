@@ -132,7 +132,7 @@ pub use sandbox::{
     ApplyRequest, ApplyResult, CacheTotal, CaptureReport, ChangeAuthor, DiskUsage, ExecReport,
     ExecRequest, MemberChanges, OpenSandbox, QueryReport, QueryRequest, Recording,
     RecoveredOperation, RollbackTarget, RolledBack, SandboxDiff, SandboxError, SandboxService,
-    SandboxView, Target,
+    SandboxView, SourceChanges, Target,
 };
 pub use scheduler::{
     APPLICABLE_STAGES, EXECUTABLE_STAGES, Scheduler, Worker, WorkerEvent, WorkerOptions,
@@ -157,7 +157,8 @@ pub use skill::{
 pub use system::operations as system_operations;
 pub use system::{
     CheckSeverity, DiagnosticCheck, DiagnosticRepair, DiagnosticSummary, DiagnosticsReport,
-    check_database, check_database_file, check_disk, check_git, check_home, check_sqlite,
+    check_confinement, check_database, check_database_file, check_disk, check_git, check_home,
+    check_sqlite,
 };
 pub use task::{
     ArtifactChunk, CreatedTask, MessageActor, MessageOutcome, MessageTurn, NewTask, PendingPush,

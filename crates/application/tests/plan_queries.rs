@@ -1,15 +1,17 @@
 //! Queries of plans, on both databases.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cleveragents_application::{
-    CorrectionImpact, DecisionTree, LeaseService, PlanFailureKind, PlanListQuery, PlanQueries,
-    PlanQueryError, ProgressState, SandboxService, TreeOptions, describe_event,
+    CorrectionImpact, DecisionTree, LeaseService, LinkRequest, NewProject, NewResource,
+    PlanFailureKind, PlanListQuery, PlanQueries, PlanQueryError, ProgressState, ProjectService,
+    Register, ResourceService, SandboxService, TreeOptions, describe_event,
 };
 use cleveragents_domain::{
     AutomationGate, AutomationProfile, Code, DecisionType, Diagnose as _, EventKind, GateAction,
-    LeaseSubject, PlanPhase, PlanStage, PlanState, Position, StageTransition, StepState, Ttl,
-    Waiting, suggest,
+    LeaseSubject, PlanId, PlanPhase, PlanStage, PlanState, Position, StageTransition, StepState,
+    Ttl, Waiting, suggest,
 };
 use cleveragents_store::{Engine, Error, Param, Reader, Row, decisions, plans as stored};
 use cleveragents_testkit::TestDatabase;
@@ -474,4 +476,92 @@ fn guards_are_those_of_the_profile_as_it_was_and_the_tighter_cost_counts() {
         .guard(queries.get(other).expect("a plan"))
         .expect("guards");
     assert_eq!(guard.max_cost.map(|most| most.0), Some(2_000_000));
+}
+
+/// Creates a folder, and a resource and a project of this name for it.
+fn project_in(engine: &Arc<Engine>, folder: &Path, name: &str) {
+    std::fs::create_dir_all(folder.join("src")).expect("a folder");
+    let resource = NewResource {
+        type_name: "fs-directory".to_owned(),
+        name: name.to_owned(),
+        values: [("path".to_owned(), folder.display().to_string())].into(),
+        base: PathBuf::from("/"),
+        ..NewResource::default()
+    };
+    ResourceService::new(Arc::clone(engine))
+        .add(&resource, Register::New)
+        .expect("the resource is registered");
+    let project = NewProject {
+        name: name.to_owned(),
+        links: vec![LinkRequest {
+            resource: name.to_owned(),
+            alias: None,
+            read_only: false,
+        }],
+        ..NewProject::default()
+    };
+    ProjectService::new(Arc::clone(engine))
+        .create(project)
+        .expect("the project is created");
+}
+
+fn store_for(engine: &Engine, name: &str, project: &str) -> PlanId {
+    let mut plan = new_plan(name);
+    project.clone_into(&mut plan.made_with.projects[0].name);
+    store(engine, &plan)
+}
+
+#[test]
+fn a_plan_without_a_reference_is_the_current_one_of_the_folder() {
+    for database in TestDatabase::each() {
+        let engine = database.open();
+        let (queries, folder) = queries(&engine);
+        let base = std::fs::canonicalize(folder.path()).expect("it exists");
+        let (shop, bank) = (base.join("shop"), base.join("bank"));
+        project_in(&engine, &shop, "local/shop");
+        project_in(&engine, &bank, "local/bank");
+        let in_folder = |folder: &Path| queries.clone().in_folder(folder);
+        let in_shop = in_folder(&shop);
+        let current = || in_shop.find(None).expect("a plan").id;
+
+        let first = store_for(&engine, "first", "local/shop");
+        let second = store_for(&engine, "second", "local/shop");
+        let elsewhere = store_for(&engine, "elsewhere", "local/bank");
+        assert_eq!(current(), second, "the newest unfinished one");
+        let below = in_folder(&shop.join("src")).find(None).expect("a plan");
+        assert_eq!(below.id, second, "the same in a subfolder");
+        assert_eq!(in_folder(&bank).find(None).expect("a plan").id, elsewhere);
+
+        // A filter that the current plan does not match selects the only other one that does.
+        strategized(&engine, first);
+        let strategized = [PlanStage::StrategizeComplete];
+        let found = in_shop.only(&strategized, "to be executed");
+        assert_eq!(found.expect("one").id, first);
+        let none = in_folder(&bank).only(&strategized, "to be executed");
+        assert_eq!(
+            none.expect_err("none of this folder").code(),
+            Code::NoPlan,
+            "plans of other folders do not count"
+        );
+        assert!(in_shop.only_waiting().is_err());
+        wait_for(&engine, first, gate(GateAction::Execute));
+        assert_eq!(in_shop.only_waiting().expect("one").id, first);
+
+        // A finished plan gives way to an unfinished one, and is current only when all are finished.
+        advance(&engine, second, &[StageTransition::Cancel]);
+        assert_eq!(current(), first);
+        advance(&engine, first, &[StageTransition::Cancel]);
+        assert_eq!(current(), second, "the newest of the finished ones");
+
+        // A folder without plans falls back to all plans, and asks if several are possible.
+        let outside = base.join("outside");
+        std::fs::create_dir(&outside).expect("a folder");
+        assert_eq!(
+            in_folder(&outside).find(None).expect("the only one").id,
+            elsewhere
+        );
+        store_for(&engine, "third", "local/shop");
+        let error = in_folder(&outside).find(None).expect_err("two");
+        assert_eq!(error.code(), Code::AmbiguousPlan);
+    }
 }

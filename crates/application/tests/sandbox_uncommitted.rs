@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cleveragents_application::{
-    ApplyRequest, RollbackTarget, SandboxError, SandboxService, SandboxView, Target,
+    ApplyRequest, RollbackTarget, SandboxError, SandboxService, SandboxView, SourceChanges, Target,
 };
 use cleveragents_domain::{Code, Diagnose as _};
 use cleveragents_sandbox::{Base, Source};
@@ -55,6 +55,14 @@ impl Shop {
         String::from_utf8(output.stdout).expect("UTF-8")
     }
 
+    /// Commits all edits and new files, if the folder is a repository.
+    fn commit_if_git(&self) {
+        if self.place.join(".git").exists() {
+            self.git(&["add", "."]);
+            self.git(&["commit", "-qm", "edits"]);
+        }
+    }
+
     fn write(&self, path: &str, text: &str) {
         std::fs::write(self.place.join(path), text).expect("a file is written");
     }
@@ -63,16 +71,19 @@ impl Shop {
         std::fs::read_to_string(self.place.join(path)).ok()
     }
 
-    fn sandbox(&self) -> SandboxView {
-        let target = Target {
+    fn target(&self) -> Target {
+        Target {
             alias: "shop".to_owned(),
             resource: "shop".to_owned(),
             strategy: "git_worktree".to_owned(),
             location: self.place.clone(),
             source: Source::Git,
             is_read_only: false,
-        };
-        let created = self.service.create("fix", "a test", &[target]);
+        }
+    }
+
+    fn sandbox(&self) -> SandboxView {
+        let created = self.service.create("fix", "a test", &[self.target()]);
         created.expect("a sandbox is created")
     }
 
@@ -276,4 +287,71 @@ fn removing_the_sandbox_leaves_no_reference() {
     assert_ne!(shop.git(&["for-each-ref"]), before);
     shop.service.discard("fix").expect("removed");
     assert_eq!(shop.git(&["for-each-ref"]), before);
+}
+
+/// Sandboxes of a git checkout and of the same folder without git.
+fn each_source(test: impl Fn(&Shop, &dyn Fn())) {
+    for source in [Source::Git, Source::Directory] {
+        let shop = Shop::new();
+        if source == Source::Directory {
+            std::fs::remove_dir_all(shop.place.join(".git")).expect("removed");
+        }
+        test(&shop, &|| {
+            let target = Target {
+                source,
+                strategy: "copy_on_write".to_owned(),
+                ..shop.target()
+            };
+            let created = shop.service.create("fix", "a test", &[target]);
+            created.expect("a sandbox is created");
+        });
+    }
+}
+
+fn is_open(shop: &Shop) -> bool {
+    let found = shop.service.find("fix").expect("it exists");
+    !found.sandbox.state.is_over()
+}
+
+#[test]
+fn an_unchanged_sandbox_is_discarded_when_its_source_changes() {
+    each_source(|shop, create| {
+        let follow = || shop.service.follow_source("fix").expect("followed");
+        assert_eq!(follow(), SourceChanges::None, "there is no sandbox");
+        shop.write("other.txt", "edited before\n");
+        create();
+        assert_eq!(follow(), SourceChanges::None, "the edit is in it");
+        assert!(is_open(shop));
+        shop.write("other.txt", "edited after\n");
+        assert_eq!(follow(), SourceChanges::Discarded);
+        assert!(!is_open(shop));
+        assert_eq!(follow(), SourceChanges::None, "it is gone");
+        create();
+        shop.commit_if_git();
+        let after_commit = follow();
+        assert_eq!(after_commit, SourceChanges::None, "no file differs");
+        shop.write("new.txt", "new\n");
+        std::fs::remove_file(shop.place.join("price.txt")).expect("removed");
+        assert_eq!(follow(), SourceChanges::Discarded);
+    });
+}
+
+#[test]
+fn a_changed_sandbox_is_kept_and_the_changes_of_its_source_are_listed() {
+    each_source(|shop, create| {
+        create();
+        let view = shop.service.find("fix").expect("it exists");
+        std::fs::write(root(&view).join("mine.txt"), "mine\n").expect("written");
+        let follow = || shop.service.follow_source("fix").expect("followed");
+        assert_eq!(follow(), SourceChanges::None);
+        shop.write("other.txt", "edited\n");
+        shop.write("new.txt", "new\n");
+        shop.commit_if_git();
+        std::fs::remove_file(shop.place.join("price.txt")).expect("removed");
+        let expected = ["new.txt", "other.txt", "price.txt"].map(str::to_owned);
+        assert_eq!(follow(), SourceChanges::Outdated(expected.into()));
+        assert!(is_open(shop), "nothing is lost");
+        let mine = std::fs::read_to_string(root(&view).join("mine.txt"));
+        assert_eq!(mine.expect("it exists"), "mine\n");
+    });
 }

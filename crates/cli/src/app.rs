@@ -29,7 +29,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
     };
     if is_bare(&parsed.command) && !(std::io::stdin().is_terminal() && surface.stdout_is_terminal) {
         // Nobody can type a message: like `agents help`, but a failure.
-        let _printed = Arguments::command().print_help();
+        let _printed = write!(stderr(), "{}", Arguments::command().render_help());
         return Code::Usage.kind().exit_code();
     }
     let command = commands::name(&parsed.command);

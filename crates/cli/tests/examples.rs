@@ -216,13 +216,13 @@ fn the_commands_of_the_tutorial_run() {
 }
 
 #[test]
-fn the_first_plan_of_the_readme_becomes_a_commit_in_an_empty_folder() {
+fn the_first_plan_of_the_readme_becomes_a_commit_and_is_undone_in_an_empty_folder() {
     let agents = Agents::new(env!("CARGO_BIN_EXE_agents"));
     let answer = shell(&agents, &commands("README.md", "\n## Your first plan\n"));
     assert_eq!(answer.code, Some(0), "{answer:?}");
-    let written = std::fs::read_to_string(agents.cwd().join("greeting.txt"));
-    assert_eq!(written.expect("a file"), "Hello\n");
     assert!(answer.out.contains("greeting.txt | 1 +"), "{answer:?}");
+    assert!(answer.out.contains("greeting.txt | 1 -"), "{answer:?}");
+    assert!(!agents.cwd().join("greeting.txt").exists());
     let plan = &agents.data(&["plan", "list"])["plans"][0];
     assert_eq!(plan["state"], "applied");
 }

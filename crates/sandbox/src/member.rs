@@ -26,6 +26,7 @@ use crate::scan::Extent;
 use crate::scan_cancel::ScanCancel;
 use crate::scoped_dir::Root;
 use crate::server::SCRIPT;
+use crate::state::read_state;
 
 /// Starting point of the copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -424,11 +425,37 @@ impl Member {
                     root: &real,
                     manifest: &self.original_place(),
                 };
-                let pending = original.pending(self.extent())?.into_iter();
-                Ok(pending.map(|(path, _)| path).collect())
+                let mut changed = Vec::new();
+                for (path, first) in original.pending(self.extent())? {
+                    let is_unchanged = match first {
+                        Some(first) => self.is_at_source(&real, &path, &first)?,
+                        None => false,
+                    };
+                    if !is_unchanged {
+                        changed.push(path);
+                    }
+                }
+                Ok(changed)
             }
             Base::File | Base::Sqlite { .. } | Base::Postgres => Ok(Vec::new()),
         }
+    }
+
+    /// Whether the user's file at a path still is as it was copied. Its time of change alone does not decide: it is not
+    /// recorded for files that were written just before the copy was made.
+    fn is_at_source(
+        &self,
+        real: &Root,
+        path: &TreePath,
+        first: &PathRecord,
+    ) -> Result<bool, Error> {
+        let place = self.location.join(path.as_path());
+        let Some((source, stat)) = read_state(real, path, None).during("reading", &place)? else {
+            return Ok(false);
+        };
+        let place = self.root.join(path.as_path());
+        let copy = read_state(&self.work_root()?, path, None).during("reading", &place)?;
+        Ok(first.has_same_modification(&stat) || copy.is_some_and(|(copy, _)| copy == source))
     }
 
     /// Stores the content of paths that are still unchanged in the copy.
@@ -457,8 +484,7 @@ impl Member {
                 continue;
             }
             let place = self.root.join(path.as_path());
-            let found =
-                crate::state::read_state(&root, &path, Some(objects)).during("reading", &place)?;
+            let found = read_state(&root, &path, Some(objects)).during("reading", &place)?;
             if let Some((state, stat)) = found
                 && known.is_unchanged(&stat)
             {

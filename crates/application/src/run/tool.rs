@@ -9,7 +9,9 @@ use cleveragents_domain::{InvocationOutcome, ToolInvocation};
 use cleveragents_models::ToolCall;
 use cleveragents_store::{blobs, invocations};
 use cleveragents_tools::ports::{Question, QuestionKind, Reply, Scope};
-use cleveragents_tools::{CallContext, CallOutcome, CallRequest, FailureKind as How};
+use cleveragents_tools::{
+    CallContext, CallOutcome, CallRequest, FailureKind as How, RefusalReason,
+};
 use serde_json::Value;
 
 use super::context::UnknownOutcome;
@@ -113,6 +115,9 @@ impl RunExecutor<'_> {
                 How::HumanNeeded => FailureKind::HumanNeeded,
                 How::Tool | How::BadOutput => FailureKind::Failed,
             },
+            CallOutcome::Refused(refusal) if refusal.reason == RefusalReason::Cancelled => {
+                FailureKind::Cancelled
+            }
             CallOutcome::Refused(_) => FailureKind::Refused,
         };
         let message = match outcome {

@@ -42,9 +42,8 @@ impl SandboxService {
         if self.diff(&mut open)?.path_count() > 0 {
             return Ok(SourceChanges::Outdated(changed));
         }
-        // Releases the lease, which the discard takes.
-        drop(open);
-        self.discard(name)?;
+        // Still under its lease, so that nothing can be written to it after the comparison.
+        self.throw_away(&open, open.view.sandbox.state)?;
         Ok(SourceChanges::Discarded)
     }
 }

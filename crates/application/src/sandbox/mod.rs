@@ -25,7 +25,7 @@ pub use disk_usage::{CacheTotal, DiskUsage};
 pub use error::SandboxError;
 pub(crate) use exec::invocation;
 pub use exec::{ExecReport, ExecRequest};
-pub(crate) use follow::SourceChanges;
+pub use follow::SourceChanges;
 pub use history::{CaptureReport, ChangeAuthor, MemberChanges, SandboxDiff};
 pub use query::{QueryReport, QueryRequest, Recording};
 pub use recover::RecoveredOperation;

@@ -193,6 +193,22 @@ pub fn check_git() -> DiagnosticCheck {
     }
 }
 
+/// Whether this machine can confine the commands of agents.
+pub fn check_confinement() -> DiagnosticCheck {
+    let found = cleveragents_process::capabilities();
+    if found.can_confine() {
+        return DiagnosticCheck::ok(
+            "confinement",
+            "commands cannot leave their sandbox or use the network",
+        );
+    }
+    let detail = format!(
+        "commands cannot be confined completely on this machine: {}",
+        found.missing.join("; ")
+    );
+    DiagnosticCheck::warning("confinement", detail)
+}
+
 /// Checks an open database and its leases.
 pub fn check_database(engine: &Arc<Engine>) -> Result<Vec<DiagnosticCheck>, OperationError> {
     let status = engine.status()?;

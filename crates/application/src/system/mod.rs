@@ -5,5 +5,6 @@ pub mod operations;
 
 pub use diagnostics::{
     CheckSeverity, DiagnosticCheck, DiagnosticRepair, DiagnosticSummary, DiagnosticsReport,
-    check_database, check_database_file, check_disk, check_git, check_home, check_sqlite,
+    check_confinement, check_database, check_database_file, check_disk, check_git, check_home,
+    check_sqlite,
 };

@@ -13,6 +13,7 @@ mod operations;
 mod outcomes;
 mod support;
 mod thread;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         operations::TESTS,
         outcomes::TESTS,
         thread::TESTS,
+        undo::TESTS,
     ]
     .concat()
     {

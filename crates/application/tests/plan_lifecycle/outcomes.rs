@@ -1,6 +1,12 @@
 //! How a model may end a phase, and what a retry and the next phase keep of its conversation.
 
-use cleveragents_domain::{Plan, PlanPhase, PlanStage};
+use std::time::Duration;
+
+use cleveragents_application::plan_operations::CancelPlan;
+use cleveragents_application::{AgentEvent, DriveOptions, Observer, PlanFrontEnd};
+use cleveragents_domain::identity::Caller;
+use cleveragents_domain::{Plan, PlanId, PlanPhase, PlanStage};
+use cleveragents_process::Cancel;
 use cleveragents_testkit::TestDatabase;
 use cleveragents_tools::ports::Approval;
 use serde_json::Value;
@@ -46,7 +52,56 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "outcomes::nested_instructions_are_shown_for_every_name_of_a_tool",
         nested_instructions_are_shown_for_every_name_of_a_tool,
     ),
+    (
+        "outcomes::a_plan_cancelled_just_before_a_tool_call_is_cancelled_and_not_failed",
+        a_plan_cancelled_just_before_a_tool_call_is_cancelled_and_not_failed,
+    ),
 ];
+
+/// Cancels the plan when a tool call starts.
+struct CancelsAtCall<'a> {
+    workshop: &'a Workshop,
+    plan: PlanId,
+}
+
+impl Observer for CancelsAtCall<'_> {
+    fn event(&self, event: &AgentEvent) {
+        if matches!(event, AgentEvent::ToolCallStarted { .. }) {
+            let context = self.workshop.application().for_caller(Caller::local("ada"));
+            let cancelled = context.call(CancelPlan {
+                reference: self.plan.to_string(),
+                reason: "not needed".to_owned(),
+            });
+            cancelled.expect("cancelled");
+            // The run notices the cancellation by polling.
+            std::thread::sleep(Duration::from_secs(2));
+        }
+    }
+}
+
+fn a_plan_cancelled_just_before_a_tool_call_is_cancelled_and_not_failed() {
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, "answers: []");
+        let plan = workshop.one_off("run `true`", &[], Some("builtin/deterministic"));
+        let options = DriveOptions {
+            consent: Some(PlanPhase::Execute),
+            ..DriveOptions::default()
+        };
+        let front_end = PlanFrontEnd {
+            approver: &User::answering(Approval::Once),
+            observer: &CancelsAtCall {
+                workshop: &workshop,
+                plan: plan.id,
+            },
+            cancel: &Cancel::new(),
+        };
+        let _outcome = workshop
+            .plans
+            .drive(plan.id, &options, &workshop.runtime(), front_end);
+        let plan = workshop.plans.get(plan.id).expect("it exists");
+        assert_eq!(plan.stage, PlanStage::ExecuteCancelled, "{:?}", plan.error);
+    }
+}
 
 fn error_of(plan: &Plan) -> Value {
     plan.error.clone().map(Value::Object).unwrap_or_default()

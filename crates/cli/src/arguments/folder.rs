@@ -9,8 +9,8 @@ use super::{Arguments, Chat, TurnOptions};
 #[derive(Debug, Args)]
 pub(crate) struct FolderConversation {
     /// Task or question that starts a conversation in this folder
-    #[arg(value_name = "TASK")]
-    pub(crate) task: Option<String>,
+    #[arg(value_name = "TASK", num_args = 0..)]
+    pub(crate) task: Vec<String>,
     /// Answer once and exit; appends standard input to the question unless it is a terminal
     #[arg(long, short = 'p')]
     pub(crate) print: bool,
@@ -71,7 +71,7 @@ impl FolderChat {
 
 impl FolderConversation {
     pub(crate) const fn is_empty(&self) -> bool {
-        self.task.is_none()
+        self.task.is_empty()
             && !self.print
             && !self.continues
             && self.resume.is_none()
@@ -82,12 +82,13 @@ impl FolderConversation {
 
     /// The conversation as arguments of `chat`.
     pub(crate) fn into_chat(self) -> Result<Chat, clap::Error> {
-        if let Some(task) = &self.task
-            && !self.print
-            && !task.trim().contains(char::is_whitespace)
-        {
-            return Err(super::help::unknown_command(task));
-        }
+        let task = match self.task.as_slice() {
+            [] => None,
+            words if self.print => Some(words.join(" ")),
+            [task] if task.trim().contains(char::is_whitespace) => Some(task.clone()),
+            // Most likely a misspelt command. A task in quotes is one argument.
+            words => return Err(super::help::unknown_command(words)),
+        };
         let (session, folder_session) = match self.resume {
             Some(name) if name.is_empty() => (None, FolderSession::Choose),
             Some(name) => (Some(name), FolderSession::New),
@@ -104,7 +105,7 @@ impl FolderConversation {
             },
             folder: Some(FolderChat {
                 session: folder_session,
-                task: self.task,
+                task,
                 print: self.print.then_some(format),
             }),
         })

@@ -88,8 +88,9 @@ fn list(text: &mut String, command: &clap::Command, parent: &str) {
     }
 }
 
-/// Error for a single word that is no command.
-pub(crate) fn unknown_command(word: &str) -> clap::Error {
+/// Error for words that are neither a command nor a task in quotes.
+pub(crate) fn unknown_command(words: &[String]) -> clap::Error {
+    let word = words.first().map_or("", String::as_str);
     let command = Arguments::command();
     let other = OTHER_WORDS.iter().find(|(known, _)| *known == word);
     let tip = match other {
@@ -102,9 +103,10 @@ pub(crate) fn unknown_command(word: &str) -> clap::Error {
                 Some(name) => {
                     format!("did you mean `agents {name}`? `agents help` lists the commands")
                 }
-                None => {
-                    format!("`agents help` lists the commands; `agents do '{word} …'` runs a task")
-                }
+                None => format!(
+                    "`agents help` lists the commands; a task needs quotes: `agents '{} …'`",
+                    words.join(" ")
+                ),
             }
         }
     };

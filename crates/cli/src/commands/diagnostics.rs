@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use cleveragents_application::{
     CheckSeverity, DiagnosticCheck, DiagnosticRepair, DiagnosticsReport, LeaseService,
-    check_database, check_database_file, check_disk, check_git, check_home, check_sqlite,
+    check_confinement, check_database, check_database_file, check_disk, check_git, check_home,
+    check_sqlite,
 };
 use cleveragents_domain::Code;
+use cleveragents_models::KeyState;
 use cleveragents_store::salvage;
 use serde_json::{Value, json};
 
@@ -33,10 +35,46 @@ pub(crate) fn run(context: &Context, arguments: &Diagnostics) -> Result<Report, 
         check_disk(context.home.path()),
         check_sqlite(),
         check_git(),
+        check_confinement(),
+        model(context)?,
     ];
     checks.extend(database(context, arguments.repair, &mut repairs)?);
     spinner.finish();
     Ok(report(checks, repairs))
+}
+
+/// The default model, and whether it can be used.
+fn model(context: &Context) -> Result<DiagnosticCheck, CommandError> {
+    let catalogue = context.models(None)?;
+    let Some(configured) = context.settings.model_default() else {
+        return Ok(match catalogue.model_of_key() {
+            Some((model, variable)) => DiagnosticCheck::new(
+                "model",
+                CheckSeverity::Ok,
+                format!("{model}, from {variable}"),
+            ),
+            None => DiagnosticCheck::new(
+                "model",
+                CheckSeverity::Warning,
+                "none; set ANTHROPIC_API_KEY or another key of `agents model list`, or `agents config set model.default MODEL`",
+            ),
+        });
+    };
+    Ok(match catalogue.entry(configured) {
+        Ok(entry) if entry.is_available() => {
+            DiagnosticCheck::new("model", CheckSeverity::Ok, configured.to_string())
+        }
+        Ok(entry) => {
+            let detail = match entry.key {
+                KeyState::Missing { names } => {
+                    format!("{configured} has no key; set {}", names.join(" or "))
+                }
+                _ => format!("{configured} has no base_url in models.yaml"),
+            };
+            DiagnosticCheck::new("model", CheckSeverity::Warning, detail)
+        }
+        Err(error) => DiagnosticCheck::new("model", CheckSeverity::Warning, error.to_string()),
+    })
 }
 
 /// Report when the configuration itself is invalid.

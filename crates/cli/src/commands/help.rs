@@ -20,7 +20,7 @@ pub(crate) fn run(all: bool, words: &[String]) -> Result<(), CommandError> {
     let mut found = &mut command;
     for word in words {
         let Some(below) = found.find_subcommand_mut(word) else {
-            return Err(usage_error(&unknown_command(word)));
+            return Err(usage_error(&unknown_command(std::slice::from_ref(word))));
         };
         found = below;
     }

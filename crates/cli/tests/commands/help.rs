@@ -1,5 +1,6 @@
 //! Help and completion of every command.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use super::{agents, assert_shown};
@@ -7,6 +8,17 @@ use super::{agents, assert_shown};
 /// Subcommands of a command, from its help.
 fn commands_below(path: &[String]) -> Vec<Vec<String>> {
     let agents = agents();
+    if path.is_empty() {
+        // The first page shows the commands of every day; this list has all.
+        let all = agents.run(&["help", "--all"]).out;
+        let listed = all.lines().filter_map(|line| line.strip_prefix("  "));
+        let names = listed.filter_map(|line| line.split_whitespace().next());
+        let names: BTreeSet<&str> = names.collect();
+        return names
+            .into_iter()
+            .map(|name| vec![name.to_owned()])
+            .collect();
+    }
     let arguments: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
     let answer = agents.run(&arguments);
     assert_eq!(

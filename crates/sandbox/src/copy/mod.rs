@@ -380,12 +380,15 @@ impl CopyOriginal<'_> {
     pub(crate) fn changed(&self, extent: Extent<'_>) -> Result<Vec<TreePath>, Error> {
         // Paths that are new in the original were never copied.
         let pending = self.pending(extent)?.into_iter();
-        let copied = pending.filter(|(_, is_copied)| *is_copied);
+        let copied = pending.filter(|(_, first)| first.is_some());
         Ok(copied.map(|(path, _)| path).collect())
     }
 
-    /// Paths of the original that differ from the copy's start, and whether the copy had them.
-    pub(crate) fn pending(&self, extent: Extent<'_>) -> Result<Vec<(TreePath, bool)>, Error> {
+    /// Paths of the original that may differ from the copy's start, and their state at that time.
+    pub(crate) fn pending(
+        &self,
+        extent: Extent<'_>,
+    ) -> Result<Vec<(TreePath, Option<PathRecord>)>, Error> {
         let manifest = Manifest::load(self.manifest)
             .map_err(|error| Error::Damaged(format!("`{}`: {error}", self.manifest.display())))?;
         let found = manifest
@@ -395,10 +398,7 @@ impl CopyOriginal<'_> {
                 &crate::scan_cancel::ScanCancel::default(),
             )
             .during("walking", self.root.path())?;
-        let pending = found.pending.into_iter();
-        Ok(pending
-            .map(|(path, first)| (path, first.is_some()))
-            .collect())
+        Ok(found.pending)
     }
 }
 

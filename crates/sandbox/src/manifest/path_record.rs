@@ -68,6 +68,15 @@ impl PathRecord {
                 && self.inode == stat.inode)
     }
 
+    /// Whether mode, size, inode and time of modification are the same. Weaker than [`Self::is_unchanged`]: the time of
+    /// the last change of metadata is not compared.
+    pub(crate) fn has_same_modification(&self, stat: &Stat) -> bool {
+        stat.mode == Some(self.mode)
+            && self.modified == stat.modified
+            && self.size == stat.size
+            && self.inode == stat.inode
+    }
+
     /// A folder of which only the mode is known. Its times show whether the names in it are
     /// unchanged, so they may be recorded only before the names are read.
     pub(crate) const fn folder(mode: FileMode) -> Self {

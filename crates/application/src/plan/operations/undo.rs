@@ -104,43 +104,49 @@ impl Operation for UndoPlan {
 }
 
 impl UndoPlan {
-    /// Rolls back to the newest checkpoint that differs from the present state.
+    /// Rolls back to the newest checkpoint with other files; if there is none, to the newest one that drops a step, a
+    /// call or a decision.
     fn undo_step(
         &self,
         context: &OperationContext,
         plan: &Plan,
     ) -> Result<UndonePlan, OperationError> {
         let control = context.plan_control();
+        let mut target = None;
         for checkpoint in context.plans().checkpoints(plan)?.iter().rev() {
             let name = checkpoint_name(checkpoint.number);
             let preview = control.preview_rollback(plan.id, &name)?;
-            let undone = preview.undone;
-            if preview.paths.is_empty() && undone.steps + undone.calls + undone.decisions == 0 {
-                continue;
+            if !preview.paths.is_empty() {
+                target = Some((name, preview));
+                break;
             }
-            let (plan, files) = if self.dry_run {
-                (plan.clone(), preview.paths)
-            } else {
-                let done = control.rollback(plan.id, &name)?;
-                (done.plan, done.paths)
-            };
-            let mut next = vec![suggest::plan_redo(plan.id)];
-            next.extend(next_steps(&plan));
-            return Ok(UndonePlan {
-                plan_id: plan.id,
-                undone: UndoneChange::Step {
-                    checkpoint: name,
-                    label: preview.checkpoint.label,
-                },
-                dry_run: self.dry_run,
-                files,
-                next_steps: next,
-            });
+            let undone = preview.undone;
+            if target.is_none() && undone.steps + undone.calls + undone.decisions > 0 {
+                target = Some((name, preview));
+            }
         }
-        Err(nothing_to_undo(
-            plan,
-            "it has not changed anything since it started",
-        ))
+        let Some((name, preview)) = target else {
+            let reason = "it has not changed anything since it started";
+            return Err(nothing_to_undo(plan, reason));
+        };
+        let (plan, files) = if self.dry_run {
+            (plan.clone(), preview.paths)
+        } else {
+            let done = control.rollback(plan.id, &name)?;
+            (done.plan, done.paths)
+        };
+        let mut next = vec![suggest::plan_redo(plan.id)];
+        next.extend(next_steps(&plan));
+        Ok(UndonePlan {
+            plan_id: plan.id,
+            undone: UndoneChange::Step {
+                checkpoint: name,
+                label: preview.checkpoint.label,
+            },
+            dry_run: self.dry_run,
+            files,
+            next_steps: next,
+        })
     }
 
     /// Commits the reverse of the changes that the plan applied. Changes made since then stay; if they overlap, nothing

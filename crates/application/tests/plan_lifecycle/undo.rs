@@ -1,0 +1,256 @@
+//! `plan/undo`: the last change of a plan, or its apply, is undone without touching anything else.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cleveragents_application::plan_operations::{
+    ApplyPlan, ExecutePlan, ReadPlanLog, RedoRollback, UndoPlan, UndoneChange, UndonePlan, UsePlan,
+};
+use cleveragents_application::{
+    FrontEnd, LinkRequest, NewProject, NewResource, OperationContext, OperationError,
+    ProjectService, Register, ResourceService,
+};
+use cleveragents_domain::identity::Caller;
+use cleveragents_domain::{Code, Diagnose as _, Plan, PlanId};
+use cleveragents_testkit::TestDatabase;
+use cleveragents_tools::ports::Approval;
+
+use crate::MODEL;
+use crate::support::{User, Workshop, git};
+
+/// The tests of this module.
+pub(crate) const TESTS: &[(&str, fn())] = &[
+    (
+        "undo::an_apply_is_reverted_by_a_commit_and_later_edits_stay",
+        an_apply_is_reverted_by_a_commit_and_later_edits_stay,
+    ),
+    (
+        "undo::an_apply_that_later_changes_overlap_is_not_undone_at_all",
+        an_apply_that_later_changes_overlap_is_not_undone_at_all,
+    ),
+    (
+        "undo::an_apply_to_a_plain_directory_is_refused",
+        an_apply_to_a_plain_directory_is_refused,
+    ),
+    (
+        "undo::an_executed_step_is_undone_and_redone",
+        an_executed_step_is_undone_and_redone,
+    ),
+];
+
+/// A local user who approves everything.
+fn user(workshop: &Workshop) -> OperationContext {
+    let context = workshop.application().for_caller(Caller::local("ada"));
+    context.with_front_end(FrontEnd {
+        approver: Arc::new(User::answering(Approval::Once)),
+        ..FrontEnd::default()
+    })
+}
+
+/// A plan that was executed, and applied if `applied`.
+fn finished(workshop: &Workshop, project: &str, applied: bool) -> PlanId {
+    let plan = user(workshop)
+        .call(UsePlan {
+            action: "local/fix".to_owned(),
+            projects: vec![project.to_owned()],
+            ..UsePlan::default()
+        })
+        .expect("a strategy");
+    let reference = Some(plan.plan_id.to_string());
+    let execute = ExecutePlan {
+        reference: reference.clone(),
+        ..ExecutePlan::default()
+    };
+    user(workshop).call(execute).expect("executed");
+    if applied {
+        let apply = ApplyPlan {
+            reference,
+            yes: true,
+            ..ApplyPlan::default()
+        };
+        user(workshop).call(apply).expect("applied");
+    }
+    plan.plan_id
+}
+
+fn undo(workshop: &Workshop, plan: PlanId, dry_run: bool) -> Result<UndonePlan, OperationError> {
+    user(workshop).call(UndoPlan {
+        reference: Some(plan.to_string()),
+        dry_run,
+        yes: true,
+    })
+}
+
+fn stored(workshop: &Workshop, plan: PlanId) -> Plan {
+    workshop.plans.get(plan).expect("it exists")
+}
+
+fn write(workshop: &Workshop, path: &str, text: &str) {
+    std::fs::write(workshop.repository.join(path), text).expect("a file is written");
+}
+
+fn an_apply_is_reverted_by_a_commit_and_later_edits_stay() {
+    for database in TestDatabase::each() {
+        let files = [("price.txt", "wrong\n"), ("notes.txt", "notes\n")];
+        let workshop = Workshop::with(&database, MODEL, "price.txt says right", &files);
+        let plan = finished(&workshop, "local/shop", true);
+        let repository = workshop.repository.clone();
+        let head = || git(&repository, &["rev-parse", "HEAD"]);
+        let applied = head();
+        assert_eq!(workshop.price(), "right\n");
+        write(&workshop, "later.txt", "committed later\n");
+        git(&repository, &["add", "later.txt"]);
+        git(&repository, &["commit", "-q", "-m", "later"]);
+        write(&workshop, "notes.txt", "not committed\n");
+        let before = head();
+
+        let preview = undo(&workshop, plan, true).expect("a preview");
+        assert!(preview.dry_run);
+        assert_eq!(preview.files, ["shop/price.txt"]);
+        assert_eq!(
+            (workshop.price().as_str(), head()),
+            ("right\n", before.clone())
+        );
+        let unconfirmed = UndoPlan {
+            reference: Some(plan.to_string()),
+            ..UndoPlan::default()
+        };
+        let refused = user(&workshop).call(unconfirmed).expect_err("no yes");
+        assert_eq!(refused.code(), Code::ConfirmationNeeded);
+
+        let undone = undo(&workshop, plan, false).expect("undone");
+        assert_eq!(undone.files, ["shop/price.txt"]);
+        let UndoneChange::Apply { commits } = undone.undone else {
+            panic!("a step: {undone:?}");
+        };
+        assert_eq!(commits.len(), 1);
+        assert_eq!(commits[0].commit, applied);
+        assert_eq!(commits[0].reverted_by, Some(head()));
+        assert_eq!(git(&repository, &["rev-parse", "HEAD^"]), before);
+        assert_eq!(workshop.price(), "wrong\n");
+        let changed = git(
+            &repository,
+            &["show", "--format=%s%n%b", "--name-only", "HEAD"],
+        );
+        assert!(changed.starts_with("Revert \""), "{changed}");
+        assert!(
+            changed.contains(&format!("This reverts commit {applied}.")),
+            "{changed}"
+        );
+        assert!(changed.ends_with("\nprice.txt"), "{changed}");
+        assert_eq!(
+            git(&repository, &["status", "--porcelain"]),
+            "M notes.txt",
+            "the user's edit is neither committed nor lost"
+        );
+        let notes = std::fs::read_to_string(repository.join("notes.txt"));
+        assert_eq!(notes.expect("it exists"), "not committed\n");
+
+        let log = user(&workshop).call(ReadPlanLog {
+            reference: Some(plan.to_string()),
+            limit: 100,
+            after: None,
+        });
+        let events = log.expect("a log").events;
+        let reverted = events
+            .iter()
+            .filter(|event| event.kind == "plan.apply_reverted");
+        assert_eq!(reverted.count(), 1);
+        let again = undo(&workshop, plan, false).expect_err("undone already");
+        assert_eq!(again.code(), Code::PlanNotReady);
+        assert_eq!(workshop.price(), "wrong\n");
+    }
+}
+
+fn an_apply_that_later_changes_overlap_is_not_undone_at_all() {
+    for committed in [true, false] {
+        let database = TestDatabase::sqlite();
+        let workshop = Workshop::new(&database, MODEL);
+        let plan = finished(&workshop, "local/shop", true);
+        write(&workshop, "price.txt", "right, and more\n");
+        if committed {
+            git(&workshop.repository, &["commit", "-q", "-a", "-m", "more"]);
+        }
+        let head = git(&workshop.repository, &["rev-parse", "HEAD"]);
+        let status = git(&workshop.repository, &["status", "--porcelain"]);
+        for dry_run in [true, false] {
+            let refused = undo(&workshop, plan, dry_run).expect_err("overlap");
+            assert_eq!(refused.code(), Code::ApplyConflict, "{refused}");
+            assert_eq!(workshop.price(), "right, and more\n");
+            assert_eq!(git(&workshop.repository, &["rev-parse", "HEAD"]), head);
+            let present = git(&workshop.repository, &["status", "--porcelain"]);
+            assert_eq!(present, status);
+        }
+        // The sandbox of the failed undo is gone, and a later attempt succeeds.
+        write(&workshop, "price.txt", "right\n");
+        if committed {
+            git(&workshop.repository, &["commit", "-q", "-a", "-m", "less"]);
+        }
+        undo(&workshop, plan, false).expect("undone");
+        assert_eq!(workshop.price(), "wrong\n");
+    }
+}
+
+fn an_apply_to_a_plain_directory_is_refused() {
+    let database = TestDatabase::sqlite();
+    let workshop = Workshop::new(&database, MODEL);
+    let folder = tempfile::tempdir().expect("a folder");
+    let price = folder.path().join("price.txt");
+    std::fs::write(&price, "wrong\n").expect("a file");
+    let resource = NewResource {
+        type_name: "fs-directory".to_owned(),
+        name: "local/plain".to_owned(),
+        values: [("path".to_owned(), folder.path().display().to_string())].into(),
+        base: PathBuf::from("/"),
+        ..NewResource::default()
+    };
+    ResourceService::new(Arc::clone(&workshop.engine))
+        .add(&resource, Register::New)
+        .expect("the resource is registered");
+    let project = NewProject {
+        name: "local/plain".to_owned(),
+        links: vec![LinkRequest {
+            resource: "local/plain".to_owned(),
+            alias: None,
+            read_only: false,
+        }],
+        ..NewProject::default()
+    };
+    ProjectService::new(Arc::clone(&workshop.engine))
+        .create(project)
+        .expect("the project is created");
+    let plan = finished(&workshop, "local/plain", true);
+    let content = || std::fs::read_to_string(&price).expect("it exists");
+    assert_eq!(content(), "right\n");
+    let refused = undo(&workshop, plan, false).expect_err("no commit to revert");
+    assert_eq!(refused.code(), Code::PlanNotReady);
+    assert!(
+        refused.to_string().contains("not a git repository"),
+        "{refused}"
+    );
+    assert_eq!(content(), "right\n");
+}
+
+fn an_executed_step_is_undone_and_redone() {
+    for database in TestDatabase::each() {
+        let workshop = Workshop::new(&database, MODEL);
+        let plan = finished(&workshop, "local/shop", false);
+        let changed = || workshop.changed_in_sandbox(&stored(&workshop, plan));
+        assert_eq!(changed(), ["price.txt"]);
+        let preview = undo(&workshop, plan, true).expect("a preview");
+        assert_eq!(changed(), ["price.txt"], "{preview:?}");
+        let undone = undo(&workshop, plan, false).expect("undone");
+        assert!(
+            matches!(undone.undone, UndoneChange::Step { .. }),
+            "{undone:?}"
+        );
+        assert_eq!(undone.files, preview.files);
+        assert_eq!(changed(), Vec::<String>::new());
+        let redo = RedoRollback {
+            reference: plan.to_string(),
+        };
+        user(&workshop).call(redo).expect("redone");
+        assert_eq!(changed(), ["price.txt"]);
+        assert_eq!(workshop.price(), "wrong\n", "only the sandbox was changed");
+    }
+}
