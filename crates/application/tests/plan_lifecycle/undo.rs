@@ -158,6 +158,13 @@ fn an_apply_is_reverted_by_a_commit_and_later_edits_stay() {
         assert_eq!(reverted.count(), 1);
         let again = undo(&workshop, plan, false).expect_err("undone already");
         assert_eq!(again.code(), Code::PlanNotReady);
+        assert!(again.to_string().contains("already undone"), "{again}");
+        assert_eq!(workshop.price(), "wrong\n");
+
+        // The user brings the change back, so it can be undone again.
+        git(&repository, &["revert", "--no-edit", "HEAD"]);
+        assert_eq!(workshop.price(), "right\n");
+        undo(&workshop, plan, false).expect("undone again");
         assert_eq!(workshop.price(), "wrong\n");
     }
 }

@@ -160,7 +160,6 @@ impl UndoPlan {
         let _lease = leases
             .acquire(LeaseSubject::new("plan", plan.id), Ttl::default())
             .map_err(OperationError::from_service)?;
-        require_not_undone(context, plan)?;
         let applied = applied_commits(plan)?;
         let sandboxes = context.sandboxes().interrupted_by(context.cancel());
         let name = format!("undo-{}", plan.id).to_ascii_lowercase();
@@ -171,7 +170,13 @@ impl UndoPlan {
             // After a failure, its own error is reported.
             let _discarded = sandboxes.discard(&name);
         }
-        outcome
+        match outcome {
+            // The user may have brought the changes back since, so only a failure proves that nothing is left to undo.
+            Err(_) if was_undone(context, plan)? => {
+                Err(nothing_to_undo(plan, "its apply was already undone"))
+            }
+            outcome => outcome,
+        }
     }
 
     /// Applies the reverted state, or only previews it.
@@ -282,15 +287,10 @@ fn applied_commits(plan: &Plan) -> Result<Vec<AppliedCommit>, OperationError> {
     Ok(commits)
 }
 
-fn require_not_undone(context: &OperationContext, plan: &Plan) -> Result<(), OperationError> {
+fn was_undone(context: &OperationContext, plan: &Plan) -> Result<bool, OperationError> {
     let events = context.plans().newest_log(plan.id, EVENTS)?;
-    let undone = events
-        .iter()
-        .any(|event| event.kind == EventKind::PlanApplyReverted);
-    if undone {
-        return Err(nothing_to_undo(plan, "its apply was already undone"));
-    }
-    Ok(())
+    let mut kinds = events.iter().map(|event| event.kind);
+    Ok(kinds.any(|kind| kind == EventKind::PlanApplyReverted))
 }
 
 fn nothing_to_undo(plan: &Plan, reason: &str) -> OperationError {
