@@ -34,30 +34,30 @@ impl Scene {
         Self { agents, real, part }
     }
 
-    fn apply(&self, more: &[&str]) -> Answer {
-        let arguments = [&["--format", "json", "sandbox", "apply", "fix"], more].concat();
+    fn apply(&self, options: &[&str]) -> Answer {
+        let arguments = [&["--format", "json", "sandbox", "apply", "fix"], options].concat();
         self.agents.run(&arguments)
     }
 
-    fn applied(&self) {
+    fn assert_applied(&self) {
         let answer = self.apply(&[]);
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert!(read(self.real.join("edit")).starts_with("one\n"));
         assert_eq!(read(self.real.join("sub/deep")), "deeper\n");
         assert_eq!(read(self.real.join("sub/new")), "new\n");
-        assert!(names(&self.agents).is_empty(), "the sandbox is over");
+        assert!(names(&self.agents).is_empty(), "the sandbox is closed");
     }
 
     /// Asserts that apply refuses with this code, changes no byte, and keeps the sandbox.
-    fn refused(&self, code: i32) -> Answer {
+    fn assert_refused(&self, code: i32) -> Answer {
         let before = every_byte(&self.real);
         let preview = self.apply(&["--dry-run"]);
         assert_eq!(before, every_byte(&self.real), "a preview changes nothing");
         let answer = self.apply(&[]);
         assert_eq!(answer.code, Some(code), "{answer:?}");
-        assert_eq!(before, every_byte(&self.real), "every byte is as before");
-        assert_eq!(names(&self.agents), ["fix"], "the sandbox is there");
-        assert_eq!(read(self.part.join("sub/new")), "new\n", "with its work");
+        assert_eq!(before, every_byte(&self.real), "every byte is unchanged");
+        assert_eq!(names(&self.agents), ["fix"], "the sandbox still exists");
+        assert_eq!(read(self.part.join("sub/new")), "new\n", "with its changes");
         let is_conflict = answer.json()["data"]["conflicts"].is_array();
         assert!(!is_conflict || preview.code == Some(code), "{preview:?}");
         answer
@@ -69,10 +69,10 @@ impl Scene {
         let plain = self.agents.run(&["sandbox", "apply", "fix"]);
         assert_eq!(plain.code, Some(4), "{plain:?}");
         assert!(plain.out.contains(path), "the path is named: {plain:?}");
-        let found = answer.json()["data"]["conflicts"].clone();
-        let found = found.as_array().expect("conflicts are listed");
-        let found = found.iter().find(|conflict| conflict["path"] == path);
-        found
+        let conflict = answer.json()["data"]["conflicts"].clone();
+        let conflict = conflict.as_array().expect("conflicts are listed");
+        let conflict = conflict.iter().find(|conflict| conflict["path"] == path);
+        conflict
             .unwrap_or_else(|| panic!("no conflict at {path}: {answer:?}"))
             .clone()
     }
@@ -94,11 +94,11 @@ fn files_unchanged_in_the_sandbox_keep_the_users_edits() {
     let mine = git(&scene.real, &["status", "--porcelain", "-uall"]);
     scene.applied();
     let now = git(&scene.real, &["status", "--porcelain", "-uall"]);
-    assert_eq!(now, mine, "the user's changes are as they were");
+    assert_eq!(now, mine, "the user's changes are unchanged");
     let changed = git(&scene.real, &["diff", "--name-only", "HEAD^", "HEAD"]);
     assert_eq!(
         changed, "edit\nsub/deep\nsub/new\n",
-        "only the sandbox's work"
+        "only the changes of the sandbox"
     );
     assert_eq!(read(scene.at("mine")), "edited by me\n");
     assert_eq!(git(&scene.real, &["show", ":staged"]), "staged by me\n");
@@ -108,10 +108,10 @@ fn files_unchanged_in_the_sandbox_keep_the_users_edits() {
 fn an_uncommitted_edit_of_a_changed_file_is_a_conflict_with_both_sides() {
     let scene = Scene::new();
     write(scene.at("sub/deep"), "mine\n");
-    let found = scene.conflict("sub/deep");
-    assert_eq!(found["base"]["text"], "deep\n");
-    assert_eq!(found["yours"]["text"], "mine\n");
-    assert_eq!(found["sandbox"]["text"], "deeper\n");
+    let conflict = scene.conflict("sub/deep");
+    assert_eq!(conflict["base"]["text"], "deep\n");
+    assert_eq!(conflict["yours"]["text"], "mine\n");
+    assert_eq!(conflict["sandbox"]["text"], "deeper\n");
     let plain = scene.agents.run(&["sandbox", "apply", "fix"]);
     assert!(plain.out.contains("+mine"), "{plain:?}");
     assert!(plain.out.contains("+deeper"), "{plain:?}");
@@ -124,7 +124,7 @@ fn a_staged_edit_of_a_changed_file_is_a_conflict() {
     let scene = Scene::new();
     write(scene.at("sub/deep"), "mine\n");
     git(&scene.real, &["add", "sub/deep"]);
-    // The file itself equals the commit: only the index differs.
+    // The file itself equals the commit, so only the index differs.
     write(scene.at("sub/deep"), "deep\n");
     scene.conflict("sub/deep");
 }
@@ -133,9 +133,9 @@ fn a_staged_edit_of_a_changed_file_is_a_conflict() {
 fn an_untracked_file_is_a_conflict_unless_it_is_equal() {
     let scene = Scene::new();
     write(scene.at("sub/new"), "mine\n");
-    let found = scene.conflict("sub/new");
-    assert_eq!(found["yours"]["text"], "mine\n");
-    assert_eq!(found["base"], Value::Null);
+    let conflict = scene.conflict("sub/new");
+    assert_eq!(conflict["yours"]["text"], "mine\n");
+    assert_eq!(conflict["base"], Value::Null);
     write(scene.at("sub/new"), "new\n");
     scene.applied();
 }
@@ -154,15 +154,15 @@ fn a_branch_that_moved_is_merged_or_in_conflict() {
     let scene = Scene::new();
     write(scene.at("edit"), "uno\n2\n3\n4\n5\n6\n7\n8\n9\n");
     git(&scene.real, &["commit", "-qam", "mine"]);
-    let found = scene.conflict("edit");
+    let conflict = scene.conflict("edit");
     for (side, start) in [("base", "1\n"), ("yours", "uno\n"), ("sandbox", "one\n")] {
-        let text = found[side]["text"].as_str().expect("a text");
+        let text = conflict[side]["text"].as_str().expect("a text");
         assert!(text.starts_with(start), "{side}: {text}");
     }
 }
 
 #[test]
-fn a_merge_is_made_on_request() {
+fn a_merge_commit_is_created_on_request() {
     for is_moved in [false, true] {
         let scene = Scene::new();
         if is_moved {
@@ -183,7 +183,7 @@ fn a_merge_is_made_on_request() {
 }
 
 #[test]
-fn a_detached_head_moves_and_no_branch_does() {
+fn apply_moves_a_detached_head_and_no_branch() {
     let scene = Scene::new();
     git(&scene.real, &["checkout", "-q", "--detach"]);
     let main = git(&scene.real, &["rev-parse", "main"]);
@@ -250,12 +250,12 @@ fn a_repository_in_use_is_not_changed() {
     let answer = scene.apply(&[]);
     assert_ne!(answer.code, Some(0), "{answer:?}");
     assert!(answer.out.contains("merge is in progress"), "{answer:?}");
-    assert_eq!(before, every_byte(&scene.real), "every byte is as before");
+    assert_eq!(before, every_byte(&scene.real), "every byte is unchanged");
     git(&scene.real, &["merge", "--abort"]);
     scene.applied();
 }
 
-/// The same without git.
+/// A folder without git behaves in the same way.
 #[test]
 fn a_folder_with_user_edits_keeps_them_or_stays_unchanged() {
     let agents = agents();
@@ -273,15 +273,15 @@ fn a_folder_with_user_edits_keeps_them_or_stays_unchanged() {
         let before = every_byte(&real);
         let answer = apply();
         assert_eq!(answer.code, Some(4), "{answer:?}");
-        assert_eq!(before, every_byte(&real), "every byte is as before");
-        let found = answer.json()["data"]["conflicts"][0].clone();
-        assert_eq!(found["path"], path);
-        found
+        assert_eq!(before, every_byte(&real), "every byte is unchanged");
+        let conflict = answer.json()["data"]["conflicts"][0].clone();
+        assert_eq!(conflict["path"], path);
+        conflict
     };
     write(real.join("edit"), "mine\n");
-    let found = refused("edit");
-    assert_eq!(found["yours"]["text"], "mine\n");
-    assert_eq!(found["sandbox"]["text"], "after\n");
+    let conflict = refused("edit");
+    assert_eq!(conflict["yours"]["text"], "mine\n");
+    assert_eq!(conflict["sandbox"]["text"], "after\n");
     write(real.join("edit"), "before\n");
     let outside = agents.cwd().join("outside");
     std::fs::rename(real.join("sub"), &outside).expect("renamed");
@@ -297,7 +297,7 @@ fn a_folder_with_user_edits_keeps_them_or_stays_unchanged() {
     assert_eq!(read(real.join("sub/new")), "new\n");
 }
 
-/// Paths that exist only for comparison.
+/// Paths and operations that an apply or a preview reports.
 fn listed(answer: &Answer) -> Vec<(String, String)> {
     let parts = answer.json()["data"]["parts"].clone();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
@@ -320,8 +320,12 @@ fn a_preview_reports_exactly_what_apply_does_and_changes_nothing() {
     let count = objects(&scene.real);
     let preview = scene.apply(&["--dry-run"]);
     assert_eq!(preview.code, Some(0), "{preview:?}");
-    assert_eq!(before, every_byte(&scene.real), "nothing happened");
-    assert_eq!(objects(&scene.real), count, "not even objects are left");
+    assert_eq!(before, every_byte(&scene.real), "a preview changes nothing");
+    assert_eq!(
+        objects(&scene.real),
+        count,
+        "no git objects are left behind"
+    );
     let applied = scene.apply(&[]);
     assert_eq!(applied.code, Some(0), "{applied:?}");
     assert_eq!(listed(&preview), listed(&applied));
